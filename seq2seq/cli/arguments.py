@@ -445,18 +445,19 @@ def add_sampling_options(parser: argparse._ActionsContainer, text: str | None = 
 
 def search_settings(given: SearchArguments, beam: int | None) -> "SearchSettings":
     """Return the settings that the options and a beam size make; raises UserError."""
+    from seq2seq.inference.settings import check_together
+
     if "diversity" in given.call and given.call.get("groups", 1) == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
-    sampling = sampling_options(given.sampling, beam)
-    return requirements(given.required, sampling=sampling, **given.call)
+    sampling = sampling_options(given.sampling)
+    settings = requirements(given.required, sampling=sampling, **given.call)
+    check_together(settings, beam_size=beam, constraints=given.constraints)
+    return settings
 
 
-def sampling_options(given: Mapping[str, Any], beam: int | None) -> Sampling | None:
+def sampling_options(given: Mapping[str, Any]) -> Sampling | None:
     """Return how to sample, or None for beam search; raises UserError."""
-    from seq2seq.inference.settings import refuse_together
-
     if "samples" in given:
-        refuse_together("beam_size", sampling=beam)
         return Sampling(**given)
     for item in _flagged(Sampling):
         if item.name in given:

@@ -245,6 +245,16 @@ class CallOptions:
     )
 
 
+# Options that cannot be given together; "constraints" are the phrases of each line.
+EXCLUSIONS = (
+    ("beam_size", "sampling"),
+    ("groups", "sampling"),
+    ("groups", "glossary"),
+    ("glossary", "sampling"),
+    ("constraints", "sampling"),
+    ("constraints", "groups"),
+)
+
 Record = Decoding | Sampling | CallOptions
 Kind = type[Decoding] | type[Sampling] | type[CallOptions]
 
@@ -287,3 +297,15 @@ def fault_of(item: Item, value: Any) -> str | None:
         return None if value in choices else f"must be one of {', '.join(choices)}"
     bounds = option_of(item).bounds
     return None if bounds == ANY or bounds.hold(value) else bounds.rule()
+
+
+def conflict_in(options: CallOptions, **more: object) -> tuple[str, str] | None:
+    """Return the first two options of a call that exclude each other, or None.
+
+    `more` are those that the record lacks, such as the beam size; None is not given.
+    """
+    given = {
+        item.name for item in fields(CallOptions) if getattr(options, item.name) != item.default
+    }
+    given |= {name for name, value in more.items() if value is not None}
+    return next((pair for pair in EXCLUSIONS if given.issuperset(pair)), None)

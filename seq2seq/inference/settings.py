@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from seq2seq.config.search_options import CallOptions, Sampling, fault_of, plain_options
+from seq2seq.config.search_options import (
+    CallOptions,
+    Sampling,
+    conflict_in,
+    fault_of,
+    plain_options,
+)
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.text.glossary import Glossary
@@ -20,10 +26,7 @@ class SearchSettings(CallOptions):
         object.__setattr__(self, "forbidden", tuple(forbidden))
         _check_plain(self)
         _check_plain(self.sampling or Sampling())
-        if self.groups > 1:
-            refuse_together("groups", sampling=self.sampling, glossary=self.glossary)
-        if self.glossary is not None:
-            refuse_together("glossary", sampling=self.sampling)
+        check_together(self)
 
 
 def _check_plain(options: CallOptions | Sampling) -> None:
@@ -34,12 +37,11 @@ def _check_plain(options: CallOptions | Sampling) -> None:
             raise UserError(rule, argument=item.name, value=value)
 
 
-def refuse_together(name: str, **arguments: object) -> None:
-    """Raise UserError for an argument that cannot be used with another that is given."""
-    for other_name, value in arguments.items():
-        if value is not None:
-            text = f"cannot be used with {argument(other_name)}; remove one of them"
-            raise UserError(f"{argument(name)} {text}")
+def check_together(settings: CallOptions, **more: object) -> None:
+    """Raise UserError for options that exclude each other; `more` are those beside the settings."""
+    if (conflict := conflict_in(settings, **more)) is not None:
+        this, that = map(argument, conflict)
+        raise UserError(f"{this} cannot be used with {that}; remove one of them")
 
 
 DEFAULT_SETTINGS = SearchSettings()

@@ -20,7 +20,7 @@ from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, check_together
 from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
@@ -202,9 +202,9 @@ class Translator:
         and the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
         2018). `on_translated` is called with the number of further lines when there are.
 
-        Raises UserError if n_best exceeds the beam size or a prefix is refused, TypeError for
-        anything but strings, such as a single string in place of lines, and RunError if the model
-        computes log-probabilities that are not finite.
+        Raises UserError if n_best exceeds the beam size, options exclude each other or a prefix is
+        refused, TypeError for anything but strings, such as a single string in place of lines, and
+        RunError if the model computes log-probabilities that are not finite.
         """
         if isinstance(lines, PreparedLines):
             is_constrained = lines.are_constrained
@@ -292,15 +292,17 @@ class Translator:
     def search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
-        """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
+        """Return the beam size, 1 for sampling.
+
+        Raises UserError for too few candidates, and for options that exclude each other.
+        """
+        check_together(settings, beam_size=requested, constraints=constrained or None)
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
             more = f"increase {argument('beam_size')} or {argument('samples')}"
             text = f"there is only one translation to choose from; {more}"
             raise UserError(text, argument="mbr", value=settings.mbr)
-        if constrained and (sampling is not None or settings.groups > 1):
-            refuse_together("constraints", **{"groups" if sampling is None else "sampling": True})
         if size % settings.groups:
             text = f"must divide the beam size ({size})"
             raise UserError(text, argument="groups", value=settings.groups)

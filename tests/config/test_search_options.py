@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from seq2seq.__main__ import GROUPS
+from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli import arguments
 from seq2seq.cli.parser import parse
 from seq2seq.config.decoding import DecodingConfig
 from seq2seq.config.search_options import (
     ANY,
+    EXCLUSIONS,
     Bounds,
     CallOptions,
     Decoding,
@@ -32,6 +33,8 @@ from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.engine_folder import read_description
+from seq2seq.runtime.errors import UserError
+from seq2seq.text.glossary import Glossary
 from seq2seq.tools.serving import v1
 
 EXPORT = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/copying-export"
@@ -144,6 +147,38 @@ def test_a_request_has_the_bounds_and_reaches_the_settings(item: Item) -> None:
     )
     settings = v1._settings(DEFAULT_SETTINGS, body)
     assert getattr(record_of(settings, item), item.name) == value
+
+
+def option_file(folder: Path, name: str) -> str:
+    """Return a file of a glossary or of phrases for one line."""
+    path = folder / name
+    path.write_text("tree\tbaum\n" if name == "glossary" else "baum\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("this", "that"), EXCLUSIONS)
+def test_options_that_exclude_each_other_are_refused_as_the_caller_spells_them(
+    this: str, that: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests of the server are among the tests of its API."""
+    glossary = Glossary({"tree": "baum"})
+    values = {"sampling": Sampling(2), "groups": 2, "glossary": glossary}
+    arguments_of_call = {"beam_size": 4, "constraints": ["baum"]}
+    chosen = {name: value for name, value in values.items() if name in (this, that)}
+    others = {name: value for name, value in arguments_of_call.items() if name in (this, that)}
+    text = f"^{this} cannot be used with {that}; remove one of them$"
+    with pytest.raises(UserError, match=text):
+        Translator.load(EXPORT).translate("A tree.", **others, settings=SearchSettings(**chosen))
+
+    numbers = {"beam_size": "4", "sampling": "2", "groups": "2"}
+    words = []
+    for name in (this, that):
+        value = numbers.get(name) or option_file(tmp_path, name)
+        words += [arguments.option(name), value]
+    assert main(["translate", "-m", "no run, and none is needed", "A tree.", *words]) == 2
+    spelled_this, spelled_that = map(arguments.option, (this, that))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{spelled_this} cannot be used with {spelled_that}; remove one of them" in line
 
 
 def test_the_lists_of_options_are_not_empty() -> None:

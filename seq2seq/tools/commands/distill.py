@@ -73,7 +73,7 @@ def write_corpus(options: Options, given: Mapping[str, Any], translates_targets:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
     with arguments.frozen_objects():
         from seq2seq.config.fields import show_flow
-        from seq2seq.inference.settings import SearchSettings
+        from seq2seq.inference.settings import SearchSettings, check_together
         from seq2seq.runs.run_config import read_config
         from seq2seq.tools.corpora.synthetic import Journal, SyntheticCorpus
 
@@ -81,8 +81,9 @@ def write_corpus(options: Options, given: Mapping[str, Any], translates_targets:
     text = options.input or _training_text(config.data.train, options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     languages = languages[::-1] if translates_targets else languages
-    sampling = arguments.sampling_options(given, options.beam)  # None: beam search
+    sampling = arguments.sampling_options(given)  # None: beam search
     search = SearchSettings(sampling=sampling, written_names=False)
+    check_together(search, beam_size=options.beam)
     files = text, options.output, languages
     corpus = SyntheticCorpus(*files, translates_targets, search, options.beam)
     _check(corpus, options)

@@ -16,12 +16,13 @@ from seq2seq.config.search_options import (
     Item,
     Kind,
     Sampling,
+    conflict_in,
     item_of,
     kind_of,
     option_of,
     plain_options,
 )
-from seq2seq.inference.settings import SearchSettings, refuse_together
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
@@ -172,11 +173,10 @@ def _settings(served: SearchSettings, body: RequestedLines) -> SearchSettings:
     given = body.model_dump(include=set(_search_fields))
     if given["sampling"] is not None:
         given["sampling"] = Sampling(**given["sampling"])
-        refuse_together("beam_size", sampling=body.beam_size)
     glossary = None if body.glossary is None else Glossary(body.glossary)
     settings = SearchSettings(glossary, (*served.forbidden, *body.forbidden), **given)
-    if served.glossary is None or settings.sampling or settings.groups > 1:
-        return settings  # sampling and groups cannot be constrained
+    if served.glossary is None or conflict_in(settings, glossary=served.glossary):
+        return settings
     terms = dict(glossary.terms() if glossary else ())
     return replace(settings, glossary=Glossary(dict(served.glossary.terms()) | terms))
 

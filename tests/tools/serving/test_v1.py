@@ -123,6 +123,26 @@ def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[s
             "beam_size cannot be used with sampling; remove one of them",
         ),
         (
+            {"text": "a", "sampling": {}, "groups": 2},
+            "groups cannot be used with sampling; remove one of them",
+        ),
+        (
+            {"text": "a", "glossary": [["a", "b"]], "groups": 3},
+            "groups cannot be used with glossary; remove one of them",
+        ),
+        (
+            {"text": "a", "glossary": [["a", "b"]], "sampling": {}},
+            "glossary cannot be used with sampling; remove one of them",
+        ),
+        (
+            {"text": "a", "constraints": [["b"]], "sampling": {}},
+            "constraints cannot be used with sampling; remove one of them",
+        ),
+        (
+            {"text": "a", "constraints": [["b"]], "groups": 3},
+            "constraints cannot be used with groups; remove one of them",
+        ),
+        (
             {"text": "a", "glossary": [["a", "b"], ["a", "c"]]},
             "glossary term 2: 'a' has two translations, 'b' and 'c'; keep one",
         ),
