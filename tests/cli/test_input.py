@@ -1,16 +1,19 @@
 """Lines from a stream: available as soon as they arrive, none lost, numbered in order."""
 
+import io
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiers import one_quick
 
+from seq2seq.__main__ import main
 from seq2seq.cli.input import LineReport, numbered
 from seq2seq.cli.output import check_output
 from seq2seq.inference.translation import Translation
@@ -23,6 +26,46 @@ def test_batches_have_the_number_of_their_first_line() -> None:
     lines = [b"%d\n" % number for number in range(1, 6)]
     found = list(numbered(iter(lines), 2, 11))
     assert found == [(11, lines[:2]), (13, lines[2:4]), (15, lines[4:])]
+
+
+class Stream(io.RawIOBase):
+    """Standard input whose lines arrive one by one, each when it is awaited."""
+
+    def __init__(self, lines: Sequence[bytes], on_awaited: Callable[[], object]) -> None:
+        super().__init__()
+        self._lines = iter(lines)
+        self._on_awaited = on_awaited
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._on_awaited()
+        line = next(self._lines, b"")
+        buffer[: len(line)] = line
+        return len(line)
+
+
+@pytest.mark.parametrize(("options", "written"), [(["--stream"], [0, 1, 2, 3]), ([], [0, 0, 0, 0])])
+def test_a_stream_is_translated_before_its_next_line_is_awaited(
+    tiny_runs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    written: list[int],
+) -> None:
+    """`written` has the lines of output each time that a line is awaited."""
+    output = [""]
+    counts = list[int]()
+
+    def count() -> None:
+        output[0] += capsys.readouterr().out
+        counts.append(output[0].count("\n"))
+
+    lines = Stream([b"buda ki.\n", b"\n", b"more\n"], count)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(lines)))
+    assert main(["translate", "-m", str(tiny_runs["luong"]), "-b", "1", *options]) == 0
+    assert counts == written
 
 
 @contextmanager
