@@ -9,9 +9,8 @@ from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, Prefix
 from seq2seq.inference.translation import LINE_BREAKS
 from seq2seq.runtime import argument_types, errors
-from seq2seq.text.characters import SPACE, is_blank, is_letter, is_spaced, normalized
+from seq2seq.text.characters import MARKS, SPACE, is_blank, is_letter, is_spaced, normalized
 from seq2seq.text.names.names import Masked
-from seq2seq.text.sentences import MARKS
 
 _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _Encoded = tuple[Ids, bool]  # a phrase, and whether it ends in a letter

@@ -1,4 +1,4 @@
-"""Characters: visible ones, letters of words, and the form in which text is compared."""
+"""Characters: visible ones, letters of words, marks, and the form in which text is compared."""
 
 import re
 import unicodedata
@@ -34,6 +34,11 @@ def _sentence_terminals() -> Iterator[str]:
 
 
 SENTENCE_TERMINALS = "".join(_sentence_terminals())
+MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
+QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
+CLOSING_MARKS = QUOTES + ")]\uff09"  # quotation marks and brackets
+CLOSING = re.escape(CLOSING_MARKS)  # in a class of characters
+OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 
 
 def is_lower(character: str) -> bool:

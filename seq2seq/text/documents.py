@@ -11,9 +11,8 @@ from html import escape, unescape
 from io import StringIO
 
 from seq2seq.runtime import errors, file_types
-from seq2seq.text.characters import is_lower
+from seq2seq.text.characters import MARKS, is_lower
 from seq2seq.text.inline_markup import Escape, Fragment, Segment, TranslatedLine, segments
-from seq2seq.text.sentences import MARKS
 
 MAX_CUES = 4  # that a sentence is joined from
 _TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+")

@@ -11,14 +11,18 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.text.characters import SENTENCE_TERMINALS, is_blank, is_lower, is_spaced, is_wide
+from seq2seq.text.characters import (
+    CLOSING,
+    MARKS,
+    OPENING,
+    QUOTES,
+    is_blank,
+    is_lower,
+    is_spaced,
+    is_wide,
+)
 from seq2seq.text.names.words import is_shortened
 
-MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
-QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
-CLOSING_MARKS = QUOTES + ")]\uff09"  # quotation marks and brackets
-CLOSING = re.escape(CLOSING_MARKS)  # in a class of characters
-OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 _HEAD = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
     r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.|[A-Z]:|[#@]\w+|</?[a-zA-Z][^<>]*>)\s+"

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice, takewhile
 
 from seq2seq.text import sentences as forms
-from seq2seq.text.characters import is_lower
+from seq2seq.text.characters import CLOSING_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.sentences import (
@@ -105,9 +105,9 @@ class SourceProfile:
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations)
-        end = body.rstrip(forms.CLOSING_MARKS)
+        end = body.rstrip(CLOSING_MARKS)
         is_known = not self.characters or end[-1:] in self._characters
-        if has_letters(end) and end[-1] in forms.MARKS and not is_known:
+        if has_letters(end) and end[-1] in MARKS and not is_known:
             body, tail = end[:-1], body[len(end) - 1 :] + tail
         if self.heads:
             return Affixes("", head + body, tail)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.characters import MARKS, is_blank, normalized
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
 from seq2seq.text.long_lines import Tokenizer, split_line
 from seq2seq.text.names.names import Masked, Names
-from seq2seq.text.sentences import MARKS, has_letters, space_after
+from seq2seq.text.sentences import has_letters, space_after
 from seq2seq.text.source_profile import SourceProfile, in_capitals
 
 MAX_LABELS = 5  # before a sentence
