@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from seq2seq.tools.serving.access import Access, Limits
+from seq2seq.tools.serving.access import Access
 from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
+from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.service import LanguagePairs
 
 

@@ -116,8 +116,9 @@ def run(options: Options) -> int:
         reason = "a request of that size would never be accepted"
         raise UserError(f"--max-queue {options.max_queue}: {text}; {reason}")
     with arguments.frozen_objects():
-        from seq2seq.tools.serving.access import Access, Limits, log_json
+        from seq2seq.tools.serving.access import Access, log_json
         from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
+        from seq2seq.tools.serving.limits import Limits
         from seq2seq.tools.serving.service import load_pairs
     if options.log_format == "json":
         log_json()

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
-MAX_CONNECTIONS = 2_000  # further ones take the place of those that have waited longest
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -33,16 +33,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits on requests and on the queue."""
-
-    characters: int = 10_000  # per request
-    lines: int = 1_000  # per request
-    queue_lines: int = 10_000  # accepted and not yet translated
-    seconds: float = 60.0  # to receive a request, and to answer it
 
 
 @dataclass(eq=False)

@@ -22,11 +22,11 @@ from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.tools.serving import libretranslate, page, v1
-from seq2seq.tools.serving.access import HANDLED, MAX_CONNECTIONS, Access, Guard, Limits, on_error
+from seq2seq.tools.serving.access import HANDLED, Access, Guard, on_error
+from seq2seq.tools.serving.limits import MAX_CONNECTIONS, MAX_HEAD, Limits
 from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
 
-MAX_HEAD = 1 << 15  # bytes of a request line with its headers
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _OTHER_FILES = 200  # besides connections

@@ -23,7 +23,8 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.text import source_profile
 from seq2seq.text.documents import SourceDocument
-from seq2seq.tools.serving.access import Access, Client, Limits
+from seq2seq.tools.serving.access import Access, Client
+from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language

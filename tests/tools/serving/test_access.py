@@ -16,7 +16,8 @@ pytest.importorskip("fastapi")
 from served import Served, serve
 
 from seq2seq.tools.serving import access
-from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard, Limits
+from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard
+from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
 

@@ -27,7 +27,8 @@ from fastapi import HTTPException
 from served import Served, serve
 
 from seq2seq.tools.serving import forms
-from seq2seq.tools.serving.access import Access, Client, Limits
+from seq2seq.tools.serving.access import Access, Client
+from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.service import LanguagePairs
 
 ROOT = Path(__file__).resolve().parents[3]
