@@ -29,8 +29,6 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
-_BYTES_PER_CHARACTER = 12  # as two JSON escapes
-_OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
 _GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
@@ -183,7 +181,7 @@ class Service:
 
     async def receive(self, request: Request, take: Callable[[bytes], Awaitable[None]]) -> None:
         """Pass a body on as it arrives; raises HTTPException if it is too large or too slow."""
-        most = _BYTES_PER_CHARACTER * self.limits.characters + _OTHER_BYTES
+        most = self.limits.body_bytes
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
         length, received = request.headers.get("content-length", "0"), 0
         if length.isdigit() and int(length) > most:
