@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seq2seq.config.errors import hint
 from seq2seq.config.schema import Config, Schema, json_schema, section_of, values_of
+from seq2seq.config.suggestions import hint
 from seq2seq.runtime import console, errors
 
 _WIDTH = 88  # columns

@@ -64,8 +64,8 @@ class Parser(argparse.ArgumentParser):
         if meant := [text for text in options if text.startswith(name) and name != "-"]:
             return f"; did you mean '{meant[0]}'?"
         if self._takes_overrides():
-            from seq2seq.config.errors import suggest_override
             from seq2seq.config.schema import Config
+            from seq2seq.config.suggestions import suggest_override
 
             if meant_key := suggest_override(argument, Config):
                 return meant_key

@@ -1,25 +1,20 @@
-"""Report errors of a config: the line, the key, what is wrong, and the closest valid name."""
+"""Report errors of a config: the line, the key, and what is wrong."""
 
-import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, section_class, show
+from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, show
+from seq2seq.config.suggestions import hint
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 
 MAX_SHOWN = 30  # issues of a file in one message
-_SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
-_LONGEST = 60  # characters of a name that spelling is compared for
-_WORDS = json.loads(Path(__file__).with_name("errors.json").read_text("utf-8"))
-_REASONS, _COMMON_NAMES = _WORDS["reasons"], _WORDS["names of other tools"]
-# Names of keys in several sections.
-_GENERIC = {"name", "names", "size", "type", "src", "tgt", "file", "columns", "tag", "weight"}
+_REASONS = json.loads(Path(__file__).with_name("errors.json").read_text("utf-8"))
 
 
 class ConfigIssue(NamedTuple):
@@ -143,60 +138,3 @@ def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
     if more := len(issues) - len(first):
         texts.append(f"{path}: ... and {more:,} more error{'s' if more > 1 else ''}")
     return texts
-
-
-def hint(path: KeyPath, schema: type[Section]) -> str:
-    """Return a hint to a key of this or a similar name, here or in another tool; or nothing."""
-    ours = dict(key_descriptions(schema))
-    if "." in path[-1] and ".".join(path) in ours:
-        section, _, name = path[-1].rpartition(".")
-        return f"; write {name} below the section {'.'.join((*path[:-1], section))}"
-    above, name = ".".join(path[:-1]), _underscored(path[-1].rpartition(".")[2])
-    if (key := _COMMON_NAMES.get(name, "")) in ours:
-        return f"; did you mean '{key}' ({ours[key]})?"
-    section_keys = getattr(section_at(schema, path[:-1]), "model_fields", {})
-    if close := _close(name, section_keys, _SIMILAR):
-        return _suggest(close)
-    elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
-    return _suggest(
-        key.removeprefix(f"{above}." if above else "")
-        for key in ours
-        if key.rpartition(".")[2] in _close(name, elsewhere, _SIMILAR_ELSEWHERE)
-    )
-
-
-def suggest_override(option: str, schema: type[Section]) -> str:
-    """Return a hint for an option that is a key of the config, or nothing."""
-    name, ours = _underscored(option.partition("=")[0]), dict(key_descriptions(schema))
-    keys = [key for key in ours if name in (key, key.rpartition(".")[2])]
-    keys = keys or [key for key in [_COMMON_NAMES.get(name, "")] if key in ours]
-    values = [key for key in keys if is_value(section_at(schema, tuple(key.split("."))))]
-    names = " or ".join(f"{key}=VALUE" for key in values)
-    return f"; keys of the config are set without dashes: {names}" if names else ""
-
-
-def key_descriptions(schema: type[Section], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield keys and sections by dotted name, with descriptions; not the keys of a shorthand."""
-    for name, info in schema.model_fields.items():
-        yield f"{above}{name}", info.description or ""
-        if (section := section_class(info.annotation)) is not None and not is_value(section):
-            yield from key_descriptions(section, f"{above}{name}.")
-
-
-def is_value(section: type[Section] | None) -> bool:
-    """Return whether a key has a value, or a section that may be a single value."""
-    return section is None or issubclass(section, Shorthand)
-
-
-def _close(name: str, names: Iterable[str], least: float) -> list[str]:
-    return difflib.get_close_matches(name[:_LONGEST], list(names), 1, least)
-
-
-def _suggest(keys: Iterable[str]) -> str:
-    names = " or ".join(f"'{key}'" for key in keys)
-    return f"; did you mean {names}?" if names else ""
-
-
-def _underscored(name: str) -> str:
-    """Return a name in lower case, with underscores: batch-size and batchSize as batch_size."""
-    return re.sub("[- ]", "_", re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-"))).lower()

@@ -6,16 +6,10 @@ from unittest import mock
 
 import pytest
 
-from seq2seq.config.errors import (
-    _COMMON_NAMES,
-    MAX_SHOWN,
-    ConfigIssue,
-    key_descriptions,
-    suggest_override,
-    summary,
-)
+from seq2seq.config.errors import MAX_SHOWN, ConfigIssue, summary
 from seq2seq.config.fields import section_at
 from seq2seq.config.schema import Config, ConfigError, load_config
+from seq2seq.config.suggestions import _COMMON_NAMES, key_descriptions, suggest_override
 
 MINIMAL = """\
 name: tiny
