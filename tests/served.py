@@ -78,3 +78,14 @@ def serve(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def until(condition: object, seconds: float = 600) -> None:
+    """Wait until a call returns True."""
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")

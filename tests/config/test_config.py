@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from config_cases import MINIMAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import one_quick
@@ -34,16 +35,6 @@ from seq2seq.config.schema import (
 from seq2seq.config.training import MetricConfig
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs"
-MINIMAL = """\
-name: tiny
-run_dir: runs/tiny
-data:
-  src_lang: en
-  tgt_lang: de
-  train: {src: train.en, tgt: train.de}
-  valid: {file: valid.tsv}
-training: {max_epochs: 3}
-"""
 
 
 def write(folder: Path, text: str) -> Path:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_config import MINIMAL
+from config_cases import MINIMAL
 
 from seq2seq.config.schema import (
     Config,

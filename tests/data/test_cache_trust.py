@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_small_corpus
-from test_cache import (
+from cache_cases import (
     LONGEST,
     VOCABULARY,
     Built,
@@ -21,6 +20,7 @@ from test_cache import (
     read_into_memory,
     write_files,
 )
+from conftest import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.data import token_cache

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 from invariance import check_batch_invariance
+from oracle import CPU
+from random_models import MAKERS, model_of, random_sources, same
 from searching import check_lists, requests_of
-from test_search import CPU, MAKERS, random_sources, same
 from tiers import one_quick
 
-from seq2seq.config.schema import ModelConfig
-from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import load_network
@@ -23,26 +21,8 @@ from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.model.builder import build_model
-from seq2seq.model.seq2seq import Seq2Seq
 
 SIZE = 700  # tokens of the vocabulary
-
-
-def model_of(decoder: str, **more: object) -> Seq2Seq:
-    """Return a model so large that another order of summation changes results."""
-    keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
-    keys |= more
-    if decoder == "bahdanau":
-        keys["attention_size"] = 32
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        model = build_model(ModelConfig.model_validate(keys), 700, 700, joint=True)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(3)
-        model.projection.bias[EOS_ID] += 3
-    return model.eval()
 
 
 def onnx_engine(int8: bool, **keys: Any) -> OnnxEngine:

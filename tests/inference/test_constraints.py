@@ -8,28 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_against, check_ranking
+from prefixes import CHOICES, begins, forced
+from random_models import MAKERS, VOCABULARY_SIZE, random_model, random_sources, same
 from searching import requests_of, row_search, search
-from test_search import (
-    CPU,
-    MAKERS,
-    MAY_FOLLOW,
-    VOCABULARY_SIZE,
-    Oracle,
-    all_hypotheses,
-    ask,
-    check_against,
-    check_ranking,
-    random_model,
-    random_sources,
-    same,
-)
 from tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END, Mask
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.interface import Request, SearchOptions, Slots, make_sentence
-from seq2seq.inference.search.lexical import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search.lexical import NO_PREFIX, Prefix
 from seq2seq.inference.search.rules import (
     KeepPrefix,
     NextTokens,
@@ -46,38 +35,6 @@ def repeats(ids: Ids, n: int) -> bool:
     """Return whether any n consecutive tokens occur twice."""
     seen = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
     return len(set(seen)) < len(seen)
-
-
-def prefix_of(*states: dict[int, int | None]) -> Prefix:
-    """Build a prefix from each state's tokens and the states they lead to; None completes it."""
-    return Prefix(
-        [
-            PrefixState(
-                np.array(list(state)),
-                {token: after for token, after in state.items() if after is not None},
-            )
-            for state in states
-        ],
-        [],
-    )
-
-
-def forced(ids: Sequence[int]) -> Prefix:
-    return prefix_of(*({i: n + 1 if n + 1 < len(ids) else None} for n, i in enumerate(ids)))
-
-
-def begins(prefix: Prefix, ids: Ids) -> bool:
-    state = 0
-    for token in ids:
-        if state == len(prefix.states):
-            return True
-        if token not in prefix.states[state].tokens.tolist():
-            return False
-        state = prefix.after(state, token)
-    return state == len(prefix.states)
-
-
-CHOICES = prefix_of({4: 1, 5: 2, 6: None}, {6: 2}, {4: None, EOS_ID: None})
 
 
 # ------------------------------------------------------------------------------ repeated n-grams

@@ -6,18 +6,9 @@ from typing import Any
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
+from oracle import CPU, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, score_of
+from random_models import MAKERS, random_sources
 from searching import requests_of, row_search, search
-from test_search import (
-    CPU,
-    MAKERS,
-    MAY_FOLLOW,
-    SOURCES,
-    Oracle,
-    ask,
-    best_of,
-    random_sources,
-    score_of,
-)
 from tiers import one_quick
 
 from seq2seq.__main__ import main

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from random_models import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 from searching import host_engine, search
-from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 from tiers import quick_values
 
 from seq2seq.data.padding import make_batch

@@ -12,19 +12,10 @@ from typing import Any
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
+from oracle import CPU, MAY_FOLLOW, SOURCES, Oracle, all_hypotheses, ask, check_ranking
+from prefixes import forced
+from random_models import MAKERS, random_sources
 from searching import requests_of, row_search, search
-from test_constraints import forced
-from test_search import (
-    CPU,
-    MAKERS,
-    MAY_FOLLOW,
-    SOURCES,
-    Oracle,
-    all_hypotheses,
-    ask,
-    check_ranking,
-    random_sources,
-)
 from tiers import one_quick
 
 from seq2seq.__main__ import main

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import toy_pairs
+from oracle import CPU, SOURCES, Oracle, ask
+from random_models import MAKERS, random_sources
 from searching import search
-from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
 from tiers import one_quick
 
 from seq2seq.__main__ import main

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from oracle import CPU, SOURCES, Oracle
 from searching import search
-from test_search import CPU, SOURCES, Oracle
 from torch import Tensor
 
 from seq2seq.__main__ import main

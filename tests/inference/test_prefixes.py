@@ -8,7 +8,7 @@ import pytest
 from conftest import toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_constraints import begins
+from prefixes import begins
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies

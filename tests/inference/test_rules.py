@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from oracle import CPU, MAY_FOLLOW, Oracle, ask
+from prefixes import CHOICES
 from searching import search
-from test_constraints import CHOICES
-from test_search import CPU, MAY_FOLLOW, Oracle, ask
 from tiers import one_quick
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids

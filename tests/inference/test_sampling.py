@@ -12,9 +12,10 @@ import pytest
 import torch
 from conftest import toy_pairs
 from invariance import check_batch_invariance
+from oracle import CPU, Oracle, ask
+from random_models import MAKERS, random_sources
 from sacrebleu.metrics import BLEU, CHRF
 from searching import requests_of, row_search, search
-from test_search import CPU, MAKERS, Oracle, ask, random_sources
 from tiers import one_quick
 
 from seq2seq.__main__ import main

@@ -1,16 +1,15 @@
 """Scores of given translations: equal to those of search; blank lines, ensembles, long lines."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
+from respelling import Respelled
 
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.scoring import ScoredLine, score_lines
-from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
 LINES, OTHERS = toy_pairs(24, seed=5)
@@ -19,19 +18,6 @@ LINES, OTHERS = toy_pairs(24, seed=5)
 @pytest.fixture
 def translator(tiny_run: Path) -> Translator:
     return Translator.load(tiny_run, device="cpu")
-
-
-class Respelled(Vocabulary):
-    """Vocabulary that segments translations into the tokens that search found."""
-
-    def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
-        super().__init__(plain.model)
-        ids = {token: i for i, token in enumerate(plain.tokens(range(len(plain))))}
-        self.found = [[ids[token] for token in each.tokens[:-1]] for each in found]
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        assert len(texts) == len(self.found)
-        return self.found
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

@@ -1,159 +1,39 @@
 """Search against brute force, a search written out with lists, and teacher forcing."""
 
-import functools
-import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import DECODERS, tiny_config
+from oracle import (
+    CPU,
+    MAY_FOLLOW,
+    SOURCES,
+    Oracle,
+    all_hypotheses,
+    ask,
+    best_of,
+    check_against,
+    check_ranking,
+    score_of,
+)
+from random_models import MAKERS, random_model, random_sources, same, teacher_forced
 from searching import requests_of, row_search, search
 from tiers import one_quick, quick_values
-from torch import Tensor
 
-from seq2seq.config.schema import ModelConfig
 from seq2seq.data.padding import pad_sources
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import StaticRows, TorchEngine, TorchStep
-from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions, by_width
-from seq2seq.model.builder import build_model
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.state import SourcePositions
-
-CPU = torch.device("cpu")
-SIZE = 7  # vocabulary of the oracle: the special ids and three tokens
-MAY_FOLLOW = (UNK_ID, 4, 5, 6)
-
+from seq2seq.inference.search.interface import SearchOptions, by_width
 
 # ----------------------------------------------------------------------- a model with known outputs
-
-
-class Memory(NamedTuple):
-    pad_mask: Tensor  # [B, S]
-
-    def select(self, rows: Tensor) -> "Memory":
-        return Memory(self.pad_mask[rows])
-
-    def put(self, rows: Tensor, other: "Memory", taken: Tensor | slice) -> None:
-        self.pad_mask[rows] = other.pad_mask[taken]
-
-
-class State(NamedTuple):
-    history: Tensor  # [N], a hash of the source and all ids since
-
-    def select(self, rows: Tensor) -> "State":
-        return State(self.history[rows])
-
-    def put(self, rows: Tensor, other: "State", taken: Tensor | slice) -> None:
-        self.history[rows] = other.history[taken]
-
-
-class Step(NamedTuple):
-    outputs: Tensor
-    state: State
-    attention_weights: Tensor | None
-    head_weights: None = None
-
-
-class Oracle:
-    """Model whose logits are a function of the source and all ids, or of the last id (markov)."""
-
-    def __init__(self, seed: int, attends: bool = True, markov: bool = False) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self.table = 2 * torch.randn(9973, SIZE, generator=generator)
-        self.attention_scores = torch.randn(9973, 64, generator=generator)
-        self.attends = attends
-        self.markov = markov
-
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return src, src_lengths
-
-    def start(self, encoded: tuple[Tensor, Tensor]) -> tuple[Memory, State]:
-        src, src_lengths = encoded
-        pad_mask = torch.arange(src.shape[1]) >= src_lengths[:, None]
-        return Memory(pad_mask), State((src * (1 + torch.arange(src.shape[1]))).sum(1))
-
-    def step(self, ids: Tensor, state: State, memory: Memory) -> Step:
-        history = ids if self.markov else (state.history * 31 + ids * 7 + 3) % len(self.table)
-        pad_mask = memory.pad_mask.repeat_interleave(len(ids) // len(memory.pad_mask), 0)
-        scores = self.attention_scores[history][:, : pad_mask.shape[1]].masked_fill(
-            pad_mask, -torch.inf
-        )
-        weights = scores.softmax(-1) if self.attends else None
-        return Step(self.table[history], State(history), weights)
-
-    def project(self, outputs: Tensor) -> Tensor:
-        return outputs
-
-
-class Answer(NamedTuple):
-    """Log-probability and attention weights of one hypothesis, computed step by step."""
-
-    log_prob: float
-    attention_weights: Tensor | None  # [T, S]
-
-
-class Place(NamedTuple):
-    """State, log-probability and attention weights after some ids, and what may follow."""
-
-    state: Any
-    total: float
-    log_probs: list[float]  # each token as the next one
-    attention_weights: Tensor | None  # [T, S], also of the step to the next token
-
-
-class Places:
-    """Steps of a model over one unpadded source, each taken once for all that ids begin alike."""
-
-    def __init__(self, model: Any, source: Ids) -> None:
-        self.model = model
-        self.memory, state = model.start(model.encode(*pad_sources([source])))
-        self.known = {(): self.step(BOS_ID, state, 0.0, None)}
-
-    def after(self, ids: tuple[int, ...]) -> Place:
-        if ids not in self.known:
-            before = self.after(ids[:-1])
-            total = before.total + before.log_probs[ids[-1]]
-            self.known[ids] = self.step(ids[-1], before.state, total, before.attention_weights)
-        return self.known[ids]
-
-    def step(self, token: int, state: Any, total: float, weights: Tensor | None) -> Place:
-        step = self.model.step(torch.tensor([token]), state, self.memory)
-        log_probs = self.model.project(step.outputs).log_softmax(-1)[0].tolist()
-        parts = [each for each in (weights, step.attention_weights) if each is not None]
-        return Place(step.state, total, log_probs, torch.cat(parts) if parts else None)
-
-
-@functools.lru_cache(maxsize=8)
-def places_of(model: Any, source: tuple[int, ...]) -> Places:
-    return Places(model, [*source])
-
-
-@torch.inference_mode()
-def ask(model: Any, source: Ids, hypothesis: Ids) -> Answer:
-    """Step one hypothesis of one unpadded source through a model."""
-    place = places_of(model, tuple(source)).after(tuple(hypothesis[:-1]))
-    return Answer(place.total + place.log_probs[hypothesis[-1]], place.attention_weights)
-
-
-def all_hypotheses(limit: int) -> Iterator[Ids]:
-    for length in range(1, limit + 1):
-        for ids in itertools.product(MAY_FOLLOW, repeat=length):
-            yield [*ids, EOS_ID]
-
-
-SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 
 
 @pytest.mark.parametrize("markov", [True, False])
@@ -192,36 +72,6 @@ def greedy_ids(model: Oracle, source: Ids, limit: int) -> Ids:
         if best == EOS_ID:
             return chain
     return [*chain, EOS_ID]
-
-
-def score_of(answer: Answer, length: int, length_penalty: float, coverage_penalty: float) -> float:
-    """`log P / length^a + b * sum over s of log(min(sum over t of a_ts, 1))`: Wu et al. (2016)."""
-    score = answer.log_prob / length**length_penalty
-    if answer.attention_weights is not None:
-        for column in answer.attention_weights.t().tolist():
-            score += coverage_penalty * math.log(
-                min(max(sum(column), strategies.MIN_COVERAGE), 1.0)
-            )
-    return score
-
-
-def check_ranking(
-    model: Any,
-    source: Ids,
-    hypotheses: Sequence[Hypothesis],
-    possible: Iterable[Ids],
-    length_penalty: float,
-    coverage_penalty: float,
-) -> None:
-    """Assert that every possible hypothesis was found, best first, with its score."""
-    scored = {
-        tuple(ids): score_of(ask(model, source, ids), len(ids), length_penalty, coverage_penalty)
-        for ids in possible
-    }
-    ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
-    assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
-    for hypothesis in hypotheses:
-        assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
 
 
 @pytest.mark.parametrize("attends", [True, False])
@@ -294,10 +144,6 @@ def listed_beam(
     return finished
 
 
-def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, float]]:
-    return sorted(scored, key=lambda each: each[1], reverse=True)[:count]
-
-
 @pytest.mark.parametrize(("beam_size", "room"), [(1, 1), (1, 5), (1, 64), (4, 64)])
 def test_a_hypothesis_keeps_its_own_parents(
     beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
@@ -331,76 +177,7 @@ def test_without_attention_weights_everything_else_is_the_same(beam_size: int) -
         assert [each._replace(attention_weights=None) for each in hypotheses] == others
 
 
-def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float) -> None:
-    """Assert that score and attention weights are those of the hypothesis computed alone."""
-    score = answer.log_prob / len(hypothesis.ids) ** length_penalty
-    assert hypothesis.score == pytest.approx(score, rel=1e-4)
-    if answer.attention_weights is None:
-        assert hypothesis.attention_weights is None
-    else:
-        np.testing.assert_allclose(
-            hypothesis.attention_weights, answer.attention_weights, rtol=1e-4, atol=1e-6
-        )
-
-
 # -------------------------------------------------------------------------------------- real models
-
-
-VOCABULARY_SIZE = 43
-
-
-def random_model(
-    decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
-) -> Seq2Seq:
-    """Return a model with large random weights, whose outputs depend on the source; EOS is likely.
-
-    `family` sets more keys of its config.
-    """
-    config = tiny_config(Path("run"), decoder).model
-    sizes = {"embedding_size", "hidden_size", "decoder", "dropout"}
-    keys = config.model_dump(include=sizes) | (family or {})
-    config = ModelConfig.model_validate(keys)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = build_model(config, VOCABULARY_SIZE, VOCABULARY_SIZE, joint=True)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(3)
-        model.projection.bias[EOS_ID] += end
-    return model.eval()
-
-
-def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
-    generator = random.Random(seed)
-    return [
-        [generator.randrange(4, VOCABULARY_SIZE) for _ in range(generator.randint(0, longest))]
-        for _ in range(count)
-    ]
-
-
-COVERED: dict[str, object] = {"score": "coverage", "window": {"kind": "local_m", "width": 2}}
-HEADED: dict[str, object] = {"score": {"scaled_dot": 5}, "window": {"kind": "local_p", "width": 3}}
-
-
-def ensemble() -> Ensemble:
-    models = [random_model(decoder, 3 + n, end=1) for n, decoder in enumerate(DECODERS)]
-    copying = random_model("bahdanau", 7, 1, {"copy": True})
-    return Ensemble([*models, random_model("luong", 6, 1, COVERED), copying])
-
-
-MAKERS: dict[str, Callable[[], Any]] = {
-    "covered": lambda: random_model("bahdanau", 4, 2, COVERED),
-    "headed": lambda: random_model("luong", 5, 2, HEADED),
-    "location": lambda: random_model("luong", 5, 2, {"score": "location"}),
-    "gnmt": lambda: random_model(
-        "gnmt", 6, 2, {"layers": {"encoder": 3, "decoder": 3, "residual": True}}
-    ),
-    "bahdanau": lambda: random_model("bahdanau", 1),
-    "luong": lambda: random_model("luong", 2),
-    "copying": lambda: random_model("luong", 5, 2, {"copy": True, "window": "local_p"}),
-    "none": lambda: random_model("none", 3),
-    "ensemble": ensemble,
-}
 
 
 @pytest.fixture(scope="module", params=quick_values(MAKERS))
@@ -435,18 +212,6 @@ def test_every_hypothesis_is_well_formed(model: Any, beam_size: int) -> None:
 def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
     found = search(model, random_sources(12, seed=8), [9] * 12, SearchOptions(6), CPU)
     assert {len(hypotheses) for hypotheses in found} == {6}
-
-
-def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
-    """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
-    unrolled = model.unroll(src, src_lengths, tgt_in)
-    if model.copying is None:
-        return model.project(unrolled.outputs)[0].log_softmax(-1)
-    positions = SourcePositions(
-        *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
-    )
-    weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
-    return model.project(model.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
 @one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])
@@ -504,16 +269,6 @@ def test_a_wider_beam_scores_higher_in_total(model: Any) -> None:
 
 
 # --------------------------------------------------------------------------------- batch invariance
-
-
-def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
-    """Return whether two results are bitwise equal."""
-    return [each[:2] for each in one] == [each[:2] for each in other] and all(
-        left.attention_weights is right.attention_weights  # None
-        if left.attention_weights is None or right.attention_weights is None
-        else np.array_equal(left.attention_weights, right.attention_weights)
-        for left, right in zip(one, other, strict=True)
-    )
 
 
 @pytest.mark.thorough

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from oracle import CPU
+from random_models import model_of, random_sources, same
 from searching import search
-from test_batch_invariance import model_of
-from test_search import CPU, random_sources, same
 from tiers import one_quick
 
 from seq2seq.engines.torch.ensemble import Ensemble

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import toy_pairs
+from oracle import CPU, SOURCES, Oracle, all_hypotheses, ask
+from random_models import MAKERS, random_sources
 from searching import search
-from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies

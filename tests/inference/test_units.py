@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import toy_pairs, train_until
-from test_scoring import Respelled
+from respelling import Respelled
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_small_corpus
-from test_loop import BASE, fingerprint, trained
+from trainings import BASE, fingerprint, trained
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

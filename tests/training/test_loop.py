@@ -21,6 +21,7 @@ from conftest import take_step
 from safetensors import safe_open
 from tiers import one_quick
 from torch import Tensor
+from trainings import BASE, configured, fingerprint, state_of, trained
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
@@ -61,16 +62,6 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
-def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
-    """Return the config of the small corpus with overrides and a run folder of this name."""
-    short = ("decoding.max_length=5", f"run_dir={corpus.parent / run}")
-    return load_config(corpus, [*short, *overrides])
-
-
-def trained(corpus: Path, *overrides: str, run: str = "run") -> Path:
-    return train(configured(corpus, *overrides, run=run), "cpu")
-
-
 def lines_of(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -81,13 +72,6 @@ def validations(run: Path) -> list[dict[str, float]]:
 
 def log_of(run: Path) -> str:
     return (run / LOG).read_text(encoding="utf-8")
-
-
-def state_of(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return counters and tensors of a checkpoint."""
-    with safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return json.loads(file.metadata()["seq2seq"]), tensors
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -818,13 +802,6 @@ ALTERNATIVES = {
 }
 
 
-def fingerprint(run: Path) -> tuple[bytes, list[bytes]]:
-    """Return the result of a training: its metrics and last weights."""
-    tensors = state_of(run / LAST)[1]
-    weights = [tensor.numpy().tobytes() for name, tensor in tensors.items() if "weights." in name]
-    return (run / METRICS).read_bytes(), weights
-
-
 @pytest.fixture(scope="module")
 def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
@@ -838,7 +815,6 @@ TESTED_ELSEWHERE = {
     "training.keep",
     "training.save_every",
 }
-BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
 KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}

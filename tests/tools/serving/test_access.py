@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from served import Served, serve
+from served import Served, serve, until
 
 from seq2seq.tools.serving import access
 from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard
@@ -23,14 +22,6 @@ from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 ONE = {"q": "ba.", "target": "yy"}
 PATHS = ("/", "/openapi.json", "/health", "/languages", "/static/page.js", "/x")
-
-
-def until(condition: object, seconds: float = 600) -> None:
-    """Wait until a call returns True."""
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from served import Served, serve
-from test_access import until
+from served import Served, serve, until
 
 from seq2seq.inference.translator import Translator
 from seq2seq.tools.serving import app as application

@@ -12,12 +12,11 @@ pytest.importorskip("fastapi")
 
 from conftest import toy_pairs
 from libretranslatepy import LibreTranslateAPI
-from served import Served
+from served import ENCODINGS, Served
 
 from seq2seq import Translator
 
 LINES = toy_pairs(12, seed=5)[0]
-ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from conftest import toy_pairs
-from served import Served, serve
-from test_libretranslate import ENCODINGS
+from served import ENCODINGS, Served, serve
 
 from seq2seq import Translator
 from seq2seq.__main__ import main
