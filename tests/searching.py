@@ -143,8 +143,10 @@ class HostNetwork:
     @torch.inference_mode()
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         encoded = self.model.encode(torch.from_numpy(src), torch.from_numpy(src_lengths))
-        self.memory, self.state = self.model.start(encoded)
-        return _arrays(self.memory), _arrays(self.state)
+        memory, state = self.model.start(encoded)
+        self.memory = memory  # of whichever thread: their classes are the same
+        self.state = state
+        return _arrays(memory), _arrays(state)
 
     @torch.inference_mode()
     def step(self, rows: Rows, ids: Array) -> HostStep:
