@@ -19,11 +19,12 @@ from seq2seq.inference.search.search import search
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
-from seq2seq.text.characters import is_blank
+from seq2seq.text.characters import is_blank, normalized
 
 OnFound = Callable[[int], None] | None
 HEAD_SCORINGS = 1  # of each part whose weights of heads are wanted
 _GAVE_WAY = "no translation obeys all rules of its search; left out: "
+_VANISHED = "such characters that the translation lacks: "
 _UNPLACED = "terms of the glossary that replace no word, but are required: "
 
 
@@ -167,6 +168,10 @@ class PartSearch:
         notes = attention_map.notes_on_coverage(tokens, hypothesis.attention_weights)
         written = f"{source.head}{source.masked.text}{source.tail}"
         notes += self._loaded.source.notes_on_numbers(written, text)
+        unknown = self._loaded.source.lacking(normalized(source.masked.written))
+        vanished = [character for character in unknown if character not in text]
+        if vanished:
+            notes.append(_VANISHED + "".join(vanished))
         if part.left_out_rules:
             notes.append(_GAVE_WAY + ", ".join(part.left_out_rules))
         elif source.terms and part.placed is None:

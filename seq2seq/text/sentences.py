@@ -25,8 +25,11 @@ from seq2seq.text.names.words import is_shortened
 
 _HEAD = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
-    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.|[A-Z]:|[#@]\w+|</?[a-zA-Z][^<>]*>)\s+"
+    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|(?P<letter>[^\W\d_])\.|[^\W\d_]:|[#@]\w+"
+    r"|</?[a-zA-Z][^<>]*>)\s+"
 )
+_NUMBER_LABEL = re.compile(r"\s*[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]")
+_MAX_NUMBER_LABEL = 8  # characters
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
 _TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
@@ -170,7 +173,7 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary)
         elif boundary["end"] is None:
-            is_end = True
+            is_end = not _is_number_label(line[start : boundary.end()])
         elif is_lower(boundary["next"]) and not habits.before_lower:
             is_end = False
         else:
@@ -306,12 +309,49 @@ def has_letters(text: str) -> bool:
 
 def _end_of_head(text: str) -> int:
     label = _HEAD.match(text)
-    if label is not None and has_letters(text[label.end() :]):
+    if label is not None and has_letters(text[label.end() :]) and not _is_initial(label):
         return label.end()
+    end = _end_of_number(text)
+    if end:
+        return end
     for match in re.finditer(r"\S+", text):
         if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
-            return 0 if is_blank(text[: match.start()]) else match.start()
+            start = match.start() + _end_of_bullet(match[0])
+            return 0 if is_blank(text[:start]) else start
     return 0
+
+
+def _is_initial(label: re.Match[str]) -> bool:
+    """Return whether a letter with a full stop may be the initial of a name."""
+    return label["letter"] is not None and not is_lower(label["letter"])
+
+
+def _end_of_number(text: str) -> int:
+    """Return the end of a number that no space has to follow, such as \u2460 or `\uff11\uff0e`."""
+    for end in range(min(_MAX_NUMBER_LABEL, len(text) - 1), 0, -1):
+        number = text[:end].lstrip()
+        is_single = len(number) == 1 and unicodedata.category(number) == "No"
+        is_usual = unicodedata.normalize("NFKC", number) == number
+        if is_usual or not (is_single or _is_number_label(number)):
+            continue
+        following = text[end:].lstrip()
+        if following[:1].isalpha():
+            return len(text) - len(following)
+    return 0
+
+
+def _is_number_label(text: str) -> bool:
+    """Return whether a text is the number of a label, in full width."""
+    if len(text) > _MAX_NUMBER_LABEL:
+        return False
+    return _NUMBER_LABEL.fullmatch(unicodedata.normalize("NFKC", text)) is not None
+
+
+def _end_of_bullet(word: str) -> int:
+    """Return the end of a bullet at the start of a word of a script without spaces."""
+    bullet, letter = word[:1], word[1:2]
+    is_bullet = unicodedata.category(bullet) in ("Po", "So") and bullet not in OPENING
+    return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
 
 
 def _start_of_tail(text: str, start: int, has_ordinals: bool) -> int:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from itertools import islice, takewhile
@@ -20,6 +20,7 @@ from seq2seq.text.sentences import (
     split_sentences,
 )
 from seq2seq.text.spread import spread_rows
+from seq2seq.text.writing import Writing, frequent_characters, has_inner_space, kind_of_mark
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
@@ -59,6 +60,10 @@ class SourceProfile:
     final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
     marks: str = ""  # that end sentences, besides those of Unicode
     characters: str = ""  # in the lines; unusual ones only if they are frequent
+    src_marks: str = ""  # with which lines end, the most frequent one first
+    inner_spaces: bool = True  # has spaces between letters of scripts without spaces
+    tgt_characters: str = ""  # as `characters`, of the translations
+    tgt_marks: str = ""
     wordless: bool = True  # has lines without letters
     heads: bool = True  # has labels and symbols before sentences, as in `split_affixes`
     tails: bool = True  # has symbols and numbers after final marks
@@ -105,25 +110,51 @@ class SourceProfile:
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations)
-        end = body.rstrip(CLOSING_MARKS)
-        is_known = not self.characters or end[-1:] in self._characters
-        if has_letters(end) and end[-1] in MARKS and not is_known:
-            body, tail = end[:-1], body[len(end) - 1 :] + tail
+        body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
         if self.heads:
             return Affixes("", head + body, tail)
         return Affixes(head, body + tail, "") if self.tails else Affixes(head, body, tail)
 
-    def ordinary(self, line: str) -> str:
-        """Replace characters of unusual kinds that the text hardly has by those that it has.
+    def _without_unknown_mark(self, body: str, tail: str) -> tuple[str, str]:
+        """Move a final mark to the tail if the text has none for its kind of sentence."""
+        end = body.rstrip(CLOSING_MARKS)
+        mark = end[-1:]
+        if not has_letters(end) or mark not in MARKS or self._writing.has_all(mark):
+            return body, tail
+        if self._writing.mark_like(mark):
+            return body, tail
+        return end[:-1], body[len(end) - 1 :] + tail
 
-        White space becomes a space, a compatibility character its NFKC form, unless it is the
-        number of a footnote after a mark; what is invisible is removed.
+    def _with_one_mark(self, body: str, tail: str) -> tuple[str, str]:
+        """Read final marks in a row as one, unless translations have them all."""
+        first = body[-1:]
+        further = "".join(takewhile(lambda mark: kind_of_mark(mark) != "", tail))
+        if not further or not self.tgt_characters or self._tgt_writing.has_all(further):
+            return body, tail
+        is_question = "question" in map(kind_of_mark, further)
+        if is_question and kind_of_mark(first) in ("exclamation", "statement"):
+            question = next(mark for mark in further if kind_of_mark(mark) == "question")
+            body = body[:-1] + question
+        return body, tail[len(further) :]
+
+    def in_target(self, affix: str) -> str:
+        """Return what is set aside, such as a label, with the characters of translations."""
+        if not self.tgt_characters:
+            return affix
+        return "".join(map(self._tgt_writing.affix_character, affix))
+
+    def ordinary(self, line: str) -> str:
+        """Replace characters that the text hardly has by those of the same kind that it has.
+
+        White space becomes a space, a compatibility character its NFKC form, or the other way
+        round, unless it is the number of a footnote after a mark; a digit and a final mark become
+        those of the text, an uncased letter loses marks; what is invisible is removed.
         """
-        if not self.characters or not any(map(is_unusual, line)):
+        if not self.characters:
             return line
         texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
-            texts[place] = "".join(_ordinary(c, self._characters) for c in texts[place])
+            texts[place] = self._writing.written(texts[place])
         return "".join(texts)
 
     def lacking(self, text: str) -> str:
@@ -178,6 +209,14 @@ class SourceProfile:
     @cached_property
     def _characters(self) -> frozenset[str]:
         return frozenset(self.characters)
+
+    @cached_property
+    def _writing(self) -> Writing:
+        return Writing(self.characters, self.src_marks, self.inner_spaces)
+
+    @cached_property
+    def _tgt_writing(self) -> Writing:
+        return Writing(self.tgt_characters, self.tgt_marks)
 
     def tag_of(self, line: str, symbols: Collection[str]) -> str | None:
         """Return the tags, of the vocabulary's symbols, that begin a line and so all its parts."""
@@ -267,7 +306,6 @@ def describe_source(
     untagged = [_untagged(line, tags) for line in sample]
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
     src_words, tgt_words = _telling_words(sample, tgt_sample)
-    characters = Counter(character for line in sample for character in set(line))
     least, most = HARDLY * len(sample), (1 - LOWER) * len(sample)
     affixes = [split_affixes(line, shortened) for line in untagged]
     initials = Counter(letter for letter in map(_first_letter, sample) if letter)
@@ -284,9 +322,11 @@ def describe_source(
         list(habits.translated_forms),
         forms.usual_marks(sample, tgt_sample),
         marks=marks,
-        characters="".join(
-            sorted(c for c, count in characters.items() if not is_unusual(c) or count > least)
-        ),
+        characters=frequent_characters(sample, least),
+        src_marks=usual_final_marks(sample, marks, least),
+        inner_spaces=sum(map(has_inner_space, sample)) > least,
+        tgt_characters=frequent_characters(tgt_sample, least),
+        tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),
         wordless=sum(not has_letters(line) for line in sample) > least,
         heads=sum(bool(parts.head) for parts in affixes) > least,
         tails=sum(bool(parts.tail) for parts in affixes) > least,
@@ -340,30 +380,18 @@ def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], l
     return telling[0], telling[1]
 
 
+def usual_final_marks(lines: Sequence[str], further_marks: str, least: float) -> str:
+    """Return the marks with which more than `least` lines end, the most frequent one first."""
+    endings = Counter(forms.split_ending(line).mark.strip() for line in lines)
+    known = MARKS + further_marks
+    marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
+    return "".join(mark for mark in marks if mark in known)
+
+
 def _first_letter(line: str) -> str:
     """Return the first letter of a line if it is upper or lower case, else ""."""
     letter = next((character for character in line if character.isalpha()), "")
     return letter if is_lower(letter) or letter.isupper() else ""
-
-
-def is_unusual(character: str) -> bool:
-    """Return whether a character is a space but U+0020, invisible or a compatibility character."""
-    if character.isascii():
-        return character.isspace() and character != " "
-    if character.isspace() or unicodedata.category(character) == "Cf":
-        return True
-    return unicodedata.normalize("NFKC", character) != unicodedata.normalize("NFC", character)
-
-
-def _ordinary(character: str, known: Container[str]) -> str:
-    if character in known or not is_unusual(character):
-        return character
-    if character.isspace():
-        return " "
-    if unicodedata.category(character) == "Cf":
-        return ""
-    form = unicodedata.normalize("NFKC", character)
-    return form if all(part in known or part == " " for part in form) else character
 
 
 def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:

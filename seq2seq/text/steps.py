@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from seq2seq.text.characters import MARKS, is_blank, normalized
+from seq2seq.text.characters import MARKS, is_blank, is_letter, normalized
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
 from seq2seq.text.long_lines import Tokenizer, split_line
@@ -153,13 +153,15 @@ class SetAffixesAside(TextStep):
             body = head + body
             head = ""
         part.masked = part.masked._replace(text=body)
-        part.head += head
-        part.tail = tail + part.tail
+        part.head += self._profile.in_target(head)
+        part.tail = self._profile.in_target(tail) + part.tail
         return bool(head or tail)
 
     def undo(self, part: Part, text: str) -> str:
-        """Write them around the translation."""
-        return f"{part.head}{text}{part.tail}".strip()
+        """Write them around the translation, which may need a space after a label."""
+        needs_space = part.head[-1:].strip() and is_letter(text[:1])
+        head = f"{part.head} " if needs_space else part.head
+        return f"{head}{text}{part.tail}".strip()
 
 
 class WriteUsualCharacters(TextStep):
@@ -351,12 +353,12 @@ class CopyParts(TextStep):
 class NoteUnknownCharacters(TextStep):
     """Characters that the training text hardly has are noted."""
 
-    notes = ("characters that the training text hardly has, translated as they are: ",)
+    notes = ("characters that the training text hardly has: ",)
 
     def apply(self, line: Line) -> None:
         unknown = set[str]()
         for part in line.parts:
-            unknown.update(self._profile.lacking(part.masked.written))
+            unknown.update(self._profile.lacking(normalized(part.masked.written)))
         if unknown:
             line.notes.append(self.notes[0] + "".join(sorted(unknown)))
 

@@ -12,7 +12,8 @@ from seq2seq.__main__ import main
 from seq2seq.runs.run_config import stored_run
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
-LACKING = "note: characters that the training text hardly has, translated as they are"
+LACKING = "note: characters that the training text hardly has"
+VANISHED = "note: such characters that the translation lacks"
 COPIED = "note: no letters, unlike the training text; copied"
 LINES = ["buda ki.", "more ta", "", "zu ba?", '"more"', "ki:", "..."]
 
@@ -38,7 +39,8 @@ def test_lines_without_a_mark_are_noted_once(
     call = ["translate", "-m", str(run), "-i", str(run.parent / "text"), *options]
     capsys.readouterr()
     assert main(call) == 0
-    notes = f"{NOTE}: 2 lines (2, 5)\n{LACKING}: 2 lines (5 '\"', 6 ':')\n{COPIED}: 1 line (7)\n"
+    notes = f"{NOTE}: 2 lines (2, 5)\n{LACKING}: 2 lines (5 '\"', 6 ':')\n"
+    notes += f"{VANISHED}: 1 line (6 ':')\n{COPIED}: 1 line (7)\n"
     assert capsys.readouterr().err == notes
 
 

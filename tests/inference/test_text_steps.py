@@ -148,8 +148,10 @@ def test_a_sentence_begins_in_a_capital_where_those_of_the_training_text_do(
 
 
 def test_characters_that_the_training_text_lacks_are_noted(translator: Translator) -> None:
-    note = "characters that the training text hardly has, translated as they are: "
-    assert translator.translate("buda: ki; modu.").notes[-1] == f"{note}:;"
+    note = "characters that the training text hardly has: "
+    notes = translator.translate("buda: ki; modu.").notes
+    assert f"{note}:;" in notes
+    assert notes[-1] == "such characters that the translation lacks: :;"
     assert translator.translate("😀 buda ki. 😀").notes == []
 
 

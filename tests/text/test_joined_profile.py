@@ -22,7 +22,8 @@ def profiles(draw: st.DrawFn) -> SourceProfile:
     }
     for name in ("abbreviations", "scripts"):
         values[name] = sorted(values[name])
-    values["characters"] = "".join(sorted(set(values["characters"])))
+    for name in ("characters", "tgt_characters"):
+        values[name] = "".join(sorted(set(values[name])))
     values["tagged"] = values["tagged"] and bool(values["tags"])
     return SourceProfile(**values)
 

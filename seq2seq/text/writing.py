@@ -1,0 +1,169 @@
+"""Writing of a text: characters of another form are read as those of the same kind that it has.
+
+Unicode says what is of one kind: digits of one value, marks of one use, a character and its
+compatibility forms, a letter with an optional mark and the letter alone.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+
+from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced
+
+_TATWEEL = "\N{ARABIC TATWEEL}"  # lengthens a word, and means nothing
+# Unicode replaces the Greek question mark by a semicolon, in all normal forms.
+_GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
+
+
+def kind_of_mark(mark: str) -> str:
+    """Return which kind of sentence a mark ends, "" for one that ends none."""
+    if mark == _GREEK_QUESTION_MARK:
+        return "question"
+    name = unicodedata.name(mark, "")
+    if "QUESTION MARK" in name and "INVERTED" not in name:
+        return "question"
+    if "EXCLAMATION MARK" in name and "INVERTED" not in name:
+        return "exclamation"
+    return "statement" if mark in SENTENCE_TERMINALS else ""
+
+
+def is_unusual(character: str) -> bool:
+    """Return whether a character is a space but U+0020, invisible or a compatibility character."""
+    if character.isascii():
+        return character.isspace() and character != " "
+    if character.isspace() or unicodedata.category(character) == "Cf":
+        return True
+    return unicodedata.normalize("NFKC", character) != unicodedata.normalize("NFC", character)
+
+
+class Writing:
+    """Characters of a text, its final marks (the most frequent ones first), and its spaces.
+
+    Of a text without known characters, all are known.
+    """
+
+    def __init__(self, characters: str, marks: str = "", has_inner_spaces: bool = True) -> None:
+        self._characters = frozenset(characters)
+        self._marks = marks
+        self._has_inner_spaces = has_inner_spaces
+
+    def knows(self, character: str) -> bool:
+        """Return whether the text has a character."""
+        return not self._characters or character in self._characters
+
+    def has_all(self, characters: Iterable[str]) -> bool:
+        """Return whether the text has all characters."""
+        return all(map(self.knows, characters))
+
+    def mark_like(self, mark: str) -> str:
+        """Return the mark of the text that ends the same kind of sentence, or ""."""
+        return self._mark_of_kind.get(kind_of_mark(mark), "")
+
+    def written(self, text: str) -> str:
+        """Return a text with its unknown characters as the text writes them, if it does."""
+        if not self._characters:
+            return text
+        if not self._has_inner_spaces:
+            text = _without_inner_spaces(text)
+        if self._characters.issuperset(text):
+            return text
+        characters = list[str]()
+        for place, character in enumerate(text):
+            is_mark = place > 0 and unicodedata.category(text[place - 1])[0] in "LM"
+            characters.append(self._written(character, is_mark))
+        return "".join(characters)
+
+    def _written(self, character: str, follows_letter: bool) -> str:
+        """Return a character as the text writes it; marks of uncased letters may be left out."""
+        if character in self._characters or unicodedata.category(character) == "Cn":
+            return character
+        if character.isspace():
+            return " "
+        if unicodedata.category(character) == "Cf":
+            return ""
+        like = self._like(character)
+        if like:
+            return like
+        is_optional = character == _TATWEEL or unicodedata.category(character) == "Mn"
+        return "" if is_optional and follows_letter else character
+
+    def affix_character(self, character: str) -> str:
+        """Return a character of a label as the text writes it: digits and compatible forms."""
+        return character if character in self._characters else self._like(character) or character
+
+    def _like(self, character: str) -> str:
+        """Return the characters of the same kind that the text has, or ""."""
+        value = unicodedata.decimal(character, None)
+        if value in self._digits:
+            return self._digits[value]
+        if character in self._wide:
+            return self._wide[character]
+        compatible = unicodedata.normalize("NFKC", character)
+        if compatible != character and self._is_known(compatible):
+            return compatible
+        return self.mark_like(character) or self._without_marks(character)
+
+    def _is_known(self, form: str) -> bool:
+        return all(part in self._characters or part == " " for part in form)
+
+    def _without_marks(self, letter: str) -> str:
+        """Return an uncased letter without its marks, such as alef without hamza, or ""."""
+        if unicodedata.category(letter) != "Lo":
+            return ""
+        parts = unicodedata.normalize("NFD", letter)
+        bases = [part for part in parts if unicodedata.category(part) != "Mn"]
+        return bases[0] if len(bases) == 1 and bases[0] in self._characters else ""
+
+    @cached_property
+    def _digits(self) -> dict[int | None, str]:
+        digits = sorted(filter(str.isdecimal, self._characters), reverse=True)
+        return {unicodedata.decimal(digit): digit for digit in digits}  # ASCII ones, if any
+
+    @cached_property
+    def _wide(self) -> dict[str, str]:
+        """Return compatibility characters that the text has, by their usual form."""
+        unusual = sorted(filter(is_unusual, self._characters))
+        return {unicodedata.normalize("NFKC", character): character for character in unusual}
+
+    @cached_property
+    def _mark_of_kind(self) -> dict[str, str]:
+        marks = {kind_of_mark(mark): mark for mark in reversed(self._marks)}
+        marks.pop("", None)
+        return marks
+
+
+def frequent_characters(lines: Iterable[str], least: float) -> str:
+    """Return the characters of a text, sorted; unusual ones if more than `least` lines have them.
+
+    So must the usual form of an unusual one that is known: half-width digits among full-width ones.
+    """
+    counts = Counter(character for line in lines for character in set(line))
+    unusual = [character for character in counts if is_unusual(character)]
+    known = {character for character in unusual if counts[character] > least}
+    rivals = {unicodedata.normalize("NFKC", character) for character in known}
+    known.update(
+        character
+        for character, count in counts.items()
+        if not is_unusual(character) and (count > least or character not in rivals)
+    )
+    return "".join(sorted(known))
+
+
+def has_inner_space(text: str) -> bool:
+    """Return whether a space is between two letters of scripts that write none there."""
+    return " " in text and _without_inner_spaces(text) != text
+
+
+def _without_inner_spaces(text: str) -> str:
+    words = text.split(" ")
+    joined = words[0]
+    for word in words[1:]:
+        is_outer = _has_spaces(joined[-1:]) or _has_spaces(word[:1])
+        joined += f" {word}" if is_outer else word
+    return joined
+
+
+def _has_spaces(character: str) -> bool:
+    """Return whether a space may be beside a character: all but letters without spaces."""
+    return not character.isalpha() or is_spaced(character)

@@ -1,0 +1,188 @@
+"""Characters of another form than a training text has."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.text.line import line_of
+from seq2seq.text.long_lines import Tokenizer
+from seq2seq.text.sentences import split_affixes
+from seq2seq.text.source_profile import describe_source
+from seq2seq.text.steps import StepContext, apply, steps_of, undo
+from seq2seq.text.writing import kind_of_mark
+
+ENGLISH = [
+    f"The {word} is {number} here{mark}"
+    for word in ("cat", "red car")
+    for number in range(10, 40)
+    for mark in ".?!"
+]
+JAPANESE = [
+    f"\u732b\u306f{digit}\u6642\u306b\u8d77\u304d{ending}"
+    for digit in "\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19"
+    for ending in ("\u305f\u3002", "\u307e\u3059\u304b\uff1f", "\u308d\uff01")
+    for _ in range(5)
+]
+ARABIC = [
+    f"\u0627\u0644\u0628\u064a\u062a {number} \u0647\u0646\u0627{mark}"
+    for number in range(10, 60)
+    for mark in (".", "\u061f")
+]
+HINDI = [
+    f"\u092f\u0939 \u0918\u0930 {number} \u0939\u0948{mark}"
+    for number in range(10, 60)
+    for mark in ("\u0964", "?")
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("The cat is here\uff1f", "The cat is here?"),
+        ("The cat is here\u061f", "The cat is here?"),
+        ("The cat is here\u3002", "The cat is here."),
+        ("The cat is here\u0964", "The cat is here."),
+        ("The cat is \u0967\u0968 here.", "The cat is 12 here."),
+        ("The cat is \uff11\uff12 here\uff0e", "The cat is 12 here."),
+        ("\uff34he\u3000cat is here.", "The cat is here."),
+        ("The caf\u00e9 is here.", "The caf\u00e9 is here."),  # e has a mark, and is another letter
+    ],
+)
+def test_an_english_text_has_its_marks_and_digits(text: str, written: str) -> None:
+    assert describe_source(ENGLISH, ENGLISH).ordinary(text) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (
+            "\u732b\u306f7\u6642\u306b\u8d77\u304d\u305f.",
+            "\u732b\u306f\uff17\u6642\u306b\u8d77\u304d\u305f\u3002",
+        ),
+        (
+            "\u732b \u306f \u8d77\u304d \u307e\u3059 \u304b ?",
+            "\u732b\u306f\u8d77\u304d\u307e\u3059\u304b \uff1f",
+        ),
+        ("\u732b\u306f\u8d77\u304d\u308d!", "\u732b\u306f\u8d77\u304d\u308d\uff01"),
+    ],
+)
+def test_a_japanese_text_has_wide_forms_and_no_spaces(text: str, written: str) -> None:
+    assert describe_source(JAPANESE, ENGLISH).ordinary(text) == written
+
+
+def test_uncased_letters_lose_marks_that_a_text_lacks() -> None:
+    profile = describe_source(ARABIC, ENGLISH)
+    assert (
+        profile.ordinary("\u0623\u0644\u0628\u064e\u064a\u0640\u062a")
+        == "\u0627\u0644\u0628\u064a\u062a"
+    )
+    vowelled = [line.replace("\u0628", "\u0628\u064e\u0623\u0640") for line in ARABIC]
+    text = "\u0623\u0644\u0628\u064e\u064a\u0640\u062a"
+    assert describe_source(vowelled, ENGLISH).ordinary(text) == text
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "body", "tail"),
+    [
+        (
+            JAPANESE,
+            "\u732b\u306f\u8d77\u304d\u305f\uff1f\uff1f",
+            "\u732b\u306f\u8d77\u304d\u305f\uff1f",
+            "",
+        ),
+        (
+            JAPANESE,
+            "\u732b\u306f\u8d77\u304d\u305f\uff01\uff1f",
+            "\u732b\u306f\u8d77\u304d\u305f\uff1f",
+            "",
+        ),
+        (
+            JAPANESE,
+            "\u732b\u306f\u8d77\u304d\u305f\u3002\u3002\u3002",
+            "\u732b\u306f\u8d77\u304d\u305f\u3002",
+            "",
+        ),
+        (ENGLISH, "The cat is here!!!", "The cat is here!", "!!"),
+        (ENGLISH, "The cat is here?\uff1f \U0001f600", "The cat is here?", " \U0001f600"),
+    ],
+)
+def test_marks_in_a_row_that_translations_lack_are_one(
+    lines: list[str], text: str, body: str, tail: str
+) -> None:
+    assert describe_source(lines, ENGLISH).affixes(text) == ("", body, tail)
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("\u0967. \u092f\u0939 \u0918\u0930", "\u0967. "),
+        ("\uff11\uff0e\u4eca\u65e5\u306f", "\uff11\uff0e"),
+        ("\u2460\u4eca\u65e5\u306f", "\u2460"),
+        ("\u2460 \u4eca\u65e5\u306f", "\u2460 "),
+        ("\u2474The cat", "\u2474"),
+        ("\uff08\uff13\uff09\u4eca\u65e5\u306f", "\uff08\uff13\uff09"),
+        ("\u30fb\u4eca\u65e5\u306f", "\u30fb"),
+        ("\u2022 The cat", "\u2022 "),
+        ("\u0431. \u041a\u043e\u0442", "\u0431. "),
+        ("\u042f: \u041a\u043e\u0442", "\u042f: "),
+        ("\u0410. \u041f\u0443\u0448\u043a\u0438\u043d", ""),
+        ("\uff11\uff12\u6642\u306b", ""),
+        ("12 cats", ""),
+        ("\u00bfQu\u00e9?", ""),
+    ],
+)
+def test_labels_of_any_script(text: str, head: str) -> None:
+    assert split_affixes(text) == (head, text.removeprefix(head), "")
+
+
+class Characters(Tokenizer):
+    """A tokenizer of characters."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:  # type: ignore[override]
+        return [list(map(ord, text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "translation"),
+    [
+        (HINDI, "\u0967. \u092f\u0939 \u0918\u0930 \u0939\u0948\u0964", "1. The house."),
+        (JAPANESE, "\uff11\uff0e\u732b\u306f\u8d77\u304d\u305f\u3002", "1. The house."),
+        (JAPANESE, "\u2460\u732b\u306f\u8d77\u304d\u305f\u3002", "1 The house."),
+    ],
+)
+def test_labels_are_written_as_translations_are(
+    lines: list[str], line: str, translation: str
+) -> None:
+    profile = describe_source(lines, [f"{text} 0123456789" for text in ENGLISH[: len(lines)]] * 2)
+    steps = steps_of(StepContext(profile, Characters()))  # type: ignore[abstract]
+    prepared = line_of(line)
+    apply(steps, prepared)
+    (part,) = prepared.parts
+    assert undo(steps, part, "The house.") == translation
+
+
+@given(st.text(max_size=30))
+def test_a_written_text_is_written_again_as_it_is(text: str) -> None:
+    for lines in (ENGLISH, JAPANESE, ARABIC, HINDI):
+        profile = describe_source(lines, lines)
+        written = profile.ordinary(text)
+        assert profile.ordinary(written) == written
+        assert len(profile.lacking(written)) <= len(
+            profile.lacking(unicodedata.normalize("NFKC", text))
+        ) + len(text)
+
+
+def test_lines_of_a_training_text_stay_as_they_are() -> None:
+    for lines in (ENGLISH, JAPANESE, ARABIC, HINDI):
+        profile = describe_source(lines, ENGLISH * 2)
+        assert [profile.ordinary(line) for line in lines] == lines
+        assert all(profile.affixes(line) == ("", line, "") for line in lines)
+
+
+def test_kinds_of_marks() -> None:
+    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e;"} == {"question"}
+    assert {kind_of_mark(mark) for mark in "!\uff01\u07f9"} == {"exclamation"}
+    assert {kind_of_mark(mark) for mark in ".\u3002\u0964\u0589\u17d4"} == {"statement"}
+    assert {kind_of_mark(mark) for mark in ",\u00bf\u00a1a"} == {""}
