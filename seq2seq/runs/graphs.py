@@ -40,7 +40,7 @@ def from_graphs(run: StoredRun, make: Callable[[GraphFiles], T]) -> T | None:
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
         if graphs is not None:
-            check_graphs(*graphs, len(run.vocabularies.tgt))
+            check_graphs(*graphs, len(run.vocabularies.tgt), run.config.data.max_length)
             return make(graphs)
     with needs_train(f"{path}: has no {layout.ENGINE} folder of its weights, and making it"):
         from seq2seq.engines.onnx.trace import TraceError
@@ -90,6 +90,11 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
         graphs = from_graphs(run, quantized if int8 else GraphFiles._make)
         if graphs is None:
             raise UserError(f"{run.path.parent}: has no ONNX form; use the run folder")
+        try:
+            check_graphs(*graphs, vocabulary_size, run.config.data.max_length)
+        except GraphError as error:
+            text = f"an export of it would be refused, as it {error}"
+            raise UserError(f"{run.path.parent}: {text}; use the run folder") from None
         suffix = f"-{number}" if len(runs) > 1 else ""
         models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
         files |= zip(models[-1].values(), graphs, strict=True)

@@ -13,8 +13,8 @@ from seq2seq.engines.engine import Array, Best, Engine, Mask, Parts, Rows, Sampl
 from seq2seq.engines.onnx import network
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
 from seq2seq.engines.onnx.network import HostStep, Network
+from seq2seq.engines.onnx.size import MAX_ROWS as MAX_ROWS
 
-MAX_ROWS = 320  # hypotheses searched together
 CHUNKS = range(32, 257)  # tokens per chunk of a row; the maxima of chunks are compared first
 
 
