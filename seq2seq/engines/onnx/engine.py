@@ -126,7 +126,8 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
     """
     values = log_probs.astype(np.float64)
     values[np.isneginf(values).all(axis=1)] = 0
-    values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
+    with np.errstate(over="ignore"):  # a tiny temperature leaves the best token alone
+        values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
     order = np.argsort(-values, axis=1, kind="stable")
     probs = np.exp(np.take_along_axis(values, order, 1))
     if sampling.top_k:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -152,6 +152,26 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
 
+class Threads:
+    """Threads for what is no search: one for each client, so that another one finds one free."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Hashable, asyncio.Lock] = {}
+        self._users: Counter[Hashable] = Counter()
+
+    async def run(self, client: Hashable, call: Callable[..., Item], *arguments: Any) -> Item:
+        """Return what a call returns, which the event loop does not wait for."""
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        self._users[client] += 1
+        try:
+            async with turn:
+                return await asyncio.to_thread(call, *arguments)
+        finally:
+            self._users[client] -= 1
+            if not self._users[client]:
+                del self._users[client], self._turns[client]
+
+
 @dataclass(frozen=True)
 class Service:
     """Translators, their queue, and what is allowed."""
@@ -161,14 +181,18 @@ class Service:
     limits: Limits
     access: Access
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
+    threads: Threads = field(default_factory=Threads)
+
+    async def in_thread(self, request: Request, call: Callable[..., Item], *arguments: Any) -> Item:
+        """Do work that grows with a request, while the event loop serves others."""
+        return await self.threads.run(sharer_of(request), call, *arguments)
 
     async def read_json(self, request: Request, model: type[Body], *others: str) -> Body:
         """Return the fields of a JSON body; raises HTTPException and ValidationError."""
         if (kind := kind_of(request)) != JSON:
             raise HTTPException(415, f"{kind}: send {' or '.join((JSON, *others))}")
         body = (await self.body(request)).removeprefix(b"\xef\xbb\xbf")
-        # The event loop does no work that grows with the request: others wait for it.
-        return await asyncio.to_thread(model.model_validate_json, body)
+        return await self.in_thread(request, model.model_validate_json, body)
 
     async def body(self, request: Request) -> bytes:
         """Return a body; raises HTTPException as `receive` does."""
@@ -203,11 +227,11 @@ class Service:
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
     ) -> None:
         """Raise HTTPException for too many lines or characters; dearer searches have more."""
-        written = sum(line.characters for line in lines)
-        counted = max(round(written * search.weight), phrases)
-        texts = f"{max(written, phrases):,} characters"
-        if counted > max(written, phrases):
-            texts += f" that count as {counted:,}, by the number of hypotheses"
+        written = max(sum(line.characters for line in lines), phrases)
+        counted = max(round(sum(line.cost for line in lines) * search.weight), phrases)
+        texts = f"{written:,} characters"
+        if counted > written:
+            texts += f" that count as {counted:,}, by the numbers of lines and hypotheses"
         for count, most, text, unit in (
             (len(lines), self.limits.lines, f"{len(lines):,} lines", "lines"),
             (counted, self.limits.characters, texts, "characters"),
@@ -220,7 +244,8 @@ class Service:
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
         """Return translations, as the queue does; if the client disconnects, drop its lines."""
-        answer = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
+        waiting = self.queue.translate(search, lines, self.limits.seconds, sharer_of(request))
+        answer = asyncio.ensure_future(waiting)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -230,6 +255,18 @@ class Service:
         finally:
             answer.cancel()
             gone.cancel()
+
+
+def sharer_of(request: Request) -> Hashable:
+    """Return who shares the server with others: the client of a token, or an address.
+
+    Of IPv6 it is the network, as one machine has all of its addresses.
+    """
+    name: str | None = getattr(request.state, "client", None)
+    if name is not None:
+        return name
+    host = request.client.host if request.client else ""
+    return tuple(host.split(":")[:4]) if ":" in host else host
 
 
 async def _disconnected(request: Request) -> None:

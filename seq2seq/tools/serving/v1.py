@@ -1,6 +1,5 @@
 """API with all that the translator offers: tokens, scores, n-best lists, attention, settings."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -135,20 +134,22 @@ def router(service: Service) -> APIRouter:
         body = await service.read_json(request, TranslateLines)
         texts, documents = requests.text_list(body.text), list[SourceDocument]()
         if body.format is not None:
-            documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
+            documents = await service.in_thread(
+                request, requests.read_documents, texts, body.format
+            )
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
-        settings = await asyncio.to_thread(_settings, service.settings, body)
+        settings = await service.in_thread(request, _settings, service.settings, body)
         n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
         model, beam_size = service.pairs[pair], body.beam_size
         search = Search(model, beam_size, n_best, text_only, constrained, settings)
         terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
         service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
-        lines = await asyncio.to_thread(search.prepare, lines)
+        lines = await service.in_thread(request, search.prepare, lines)
         translations = await service.translate(request, search, lines)
-        text = await asyncio.to_thread(_answer, pair, translations, body, documents)
+        text = await service.in_thread(request, _answer, pair, translations, body, documents)
         return Response(text, media_type=JSON)
 
     return routes
