@@ -40,6 +40,7 @@ from seq2seq.tools.serving.translation_queue import TranslationQueue
 MAX_HEAD = 1 << 15  # bytes of a request line with its headers
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
+_CLOSED_TOGETHER = 20  # part of the connections, so that the longest waits are seldom looked for
 _OTHER_FILES = 200  # besides connections
 _TO_CLOSE = 0.1  # of the time of a request, for what a shutdown has cancelled to end
 _DESCRIPTION = (
@@ -63,6 +64,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         await queue.close()
+        service.worker.close()
 
     app = FastAPI(
         title="seq2seq",
@@ -108,7 +110,7 @@ class Connection(H11Protocol):
             waiting = [peer for peer in peers if peer.is_incomplete and peer is not self]
             held = Counter(peer.address for peer in waiting)
             waiting.sort(key=lambda peer: (-held[peer.address], peer._since))
-            for peer in waiting[:1]:
+            for peer in waiting[: 1 + MAX_CONNECTIONS // _CLOSED_TOGETHER]:
                 peer.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -30,6 +32,7 @@ AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
 _BYTES_PER_CHARACTER = 12  # as two JSON escapes
 _OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
+_SMALL = 1 << 10  # characters or bytes of a request that the event loop reads itself
 _GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
@@ -152,12 +155,17 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
 
-class Threads:
-    """Threads for what is no search: one for each client, so that another one finds one free."""
+class Worker:
+    """Thread for work that is no search and grows with a request; clients have it in turn."""
 
     def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "requests")
         self._turns: dict[Hashable, asyncio.Lock] = {}
         self._users: Counter[Hashable] = Counter()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(cancel_futures=True)
 
     async def run(self, client: Hashable, call: Callable[..., Item], *arguments: Any) -> Item:
         """Return what a call returns, which the event loop does not wait for."""
@@ -165,7 +173,8 @@ class Threads:
         self._users[client] += 1
         try:
             async with turn:
-                return await asyncio.to_thread(call, *arguments)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, partial(call, *arguments))
         finally:
             self._users[client] -= 1
             if not self._users[client]:
@@ -181,18 +190,25 @@ class Service:
     limits: Limits
     access: Access
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
-    threads: Threads = field(default_factory=Threads)
+    worker: Worker = field(default_factory=Worker)
 
-    async def in_thread(self, request: Request, call: Callable[..., Item], *arguments: Any) -> Item:
-        """Do work that grows with a request, while the event loop serves others."""
-        return await self.threads.run(sharer_of(request), call, *arguments)
+    async def work(
+        self, request: Request, size: int, call: Callable[..., Item], *arguments: Any
+    ) -> Item:
+        """Do work that grows with the size of a request, while the event loop serves others.
+
+        Little of it is done at once: a small request need not wait for large ones.
+        """
+        if size <= _SMALL:
+            return call(*arguments)
+        return await self.worker.run(sharer_of(request), call, *arguments)
 
     async def read_json(self, request: Request, model: type[Body], *others: str) -> Body:
         """Return the fields of a JSON body; raises HTTPException and ValidationError."""
         if (kind := kind_of(request)) != JSON:
             raise HTTPException(415, f"{kind}: send {' or '.join((JSON, *others))}")
         body = (await self.body(request)).removeprefix(b"\xef\xbb\xbf")
-        return await self.in_thread(request, model.model_validate_json, body)
+        return await self.work(request, len(body), model.model_validate_json, body)
 
     async def body(self, request: Request) -> bytes:
         """Return a body; raises HTTPException as `receive` does."""

@@ -23,9 +23,11 @@ from seq2seq.runtime.errors import UserError
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
-SHARE_CHARACTERS = 1_024  # of a client in a batch while another one waits
+SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
+SHARED_CHARACTERS = 2_048  # of all clients in such a batch
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
-_MBR_PAIRS = 200  # comparisons of hypotheses that cost as much as a usual line
+_CONSTRAINED = 3  # times the work of a usual line
+_MBR_PAIRS = 50  # comparisons of hypotheses that cost as much as a usual line
 
 
 class _AbandonedError(Exception):
@@ -66,12 +68,16 @@ class Search:
     def weight(self) -> float:
         """Return the cost of a line relative to one with the beam of the config.
 
-        Groups are searched one after the other, and MBR compares all hypotheses with each other.
+        Groups are searched one after the other, MBR compares all hypotheses with each other, and a
+        wider beam finds entries that an n-best list lacks.
         """
         usual, sampling = self.translator.decoding.beam_size, self.settings.sampling
         hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
         compared = hypotheses**2 / _MBR_PAIRS if self.settings.mbr is not None else 0.0
-        return max(1.0, hypotheses / usual, self.settings.groups) + compared
+        searched = max(1.0, (hypotheses + 2 * (self.n_best - 1)) / usual)
+        if self.constrained or self.settings.glossary is not None:
+            searched *= _CONSTRAINED
+        return max(searched, self.settings.groups) + compared
 
     def prepare(self, lines: Sequence[QueuedLine]) -> list[QueuedLine]:
         """Return the lines prepared; raises UserError for what is refused, with its line."""
@@ -121,13 +127,17 @@ class _Room:
 
     def __init__(self, weight: float, is_shared: bool) -> None:
         self._weight, self._is_shared = weight, is_shared
-        self._lines, self._characters = float(BATCH_LINES), float(BATCH_CHARACTERS)
+        self._lines = float(BATCH_LINES)
+        self._characters = float(SHARED_CHARACTERS if is_shared else BATCH_CHARACTERS)
         self.used: dict[Hashable, float] = {}  # characters by client
 
-    def has(self, client: Hashable) -> bool:
+    def has(self, client: Hashable, characters: int) -> bool:
         """Return whether a batch takes one more line of a client: the first is always taken."""
-        has_share = not self._is_shared or self.used.get(client, 0) < SHARE_CHARACTERS
-        return self._lines > 0 and self._characters > 0 and has_share
+        if not self._is_shared or not self.used:
+            return self._lines > 0 and self._characters > 0
+        cost = characters * self._weight
+        has_share = self.used.get(client, 0) + cost <= SHARE_CHARACTERS
+        return self._lines > 0 and cost <= self._characters and has_share
 
     def take(self, client: Hashable, characters: int) -> None:
         """Count a line of a client."""
@@ -204,14 +214,14 @@ class TranslationQueue:
                 last.answer.set_exception(full)
 
     def _enter(self, client: Hashable) -> None:
-        """Let a client that did not wait be next, but with nothing saved."""
+        """Let a client that did not wait be the next one, unless it has used much before."""
         waiting = {request.client for request in self._requests}
         if client not in waiting:
-            least = min((self._used[other] for other in waiting), default=0)
-            self._used[client] = max(self._used[client], least)
-        for other in self._used.keys() - waiting - {client}:
-            if not waiting or self._used[other] <= min(self._used[each] for each in waiting):
-                del self._used[other]
+            least = min((self._used[other] for other in waiting), default=0) - SHARE_CHARACTERS
+            self._used[client] = max(self._used.get(client, least), least)
+            for other in self._used.keys() - waiting - {client}:
+                if self._used[other] <= least or not waiting:
+                    del self._used[other]
 
     def _drop(self, waiting: _Waiting) -> None:
         """Remove a request that needs no more lines; no effect on a finished one."""
@@ -237,9 +247,12 @@ class TranslationQueue:
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
             for waiting in ordered:
                 lines = batch[waiting]
-                while waiting.lines and len(lines) < most and room.has(waiting.client):
+                while waiting.lines and len(lines) < most:
+                    cost = waiting.lines[0].cost
+                    if not room.has(waiting.client, cost):
+                        break
                     lines.append(waiting.lines.popleft())
-                    room.take(waiting.client, lines[-1].cost)
+                    room.take(waiting.client, cost)
         self._used.update({client: round(used) for client, used in room.used.items()})
         batch = {waiting: lines for waiting, lines in batch.items() if lines}
         others = [waiting for waiting in self._requests if waiting not in batch]

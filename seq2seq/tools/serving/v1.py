@@ -134,22 +134,24 @@ def router(service: Service) -> APIRouter:
         body = await service.read_json(request, TranslateLines)
         texts, documents = requests.text_list(body.text), list[SourceDocument]()
         if body.format is not None:
-            documents = await service.in_thread(
-                request, requests.read_documents, texts, body.format
-            )
+            size, read = sum(map(len, texts)), requests.read_documents
+            documents = await service.work(request, size, read, texts, body.format)
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
-        settings = await service.in_thread(request, _settings, service.settings, body)
+        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
+        size = terms + sum(map(len, body.forbidden))
+        settings = await service.work(request, size, _settings, service.settings, body)
         n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
         model, beam_size = service.pairs[pair], body.beam_size
         search = Search(model, beam_size, n_best, text_only, constrained, settings)
-        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
-        service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
+        service.check_size(client, search, lines, size)
         # The queue numbers lines within a batch, so that they are checked before.
-        lines = await service.in_thread(request, search.prepare, lines)
+        size += sum(line.characters for line in lines)
+        lines = await service.work(request, size, search.prepare, lines)
         translations = await service.translate(request, search, lines)
-        text = await service.in_thread(request, _answer, pair, translations, body, documents)
+        answered = size * n_best
+        text = await service.work(request, answered, _answer, pair, translations, body, documents)
         return Response(text, media_type=JSON)
 
     return routes
