@@ -69,7 +69,7 @@ def _run(groups: Groups, arguments: Sequence[str]) -> int:
 def _fail(lines: Sequence[str], code: int) -> int:
     if reports_errors():
         for start, line in zip_longest(["seq2seq: error: "], lines, fillvalue=""):
-            logger.error(f"{start}{line}")
+            logger.error(f"{start}{errors.shorten_middle(line)}")
     try:
         sys.stdout.flush()
     except OSError:
