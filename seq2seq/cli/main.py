@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2seq.cli.arguments import option
+from seq2seq.cli.interruption import second_interrupt_ends
 from seq2seq.cli.options import Groups
 from seq2seq.cli.parser import commands_of, parse
 from seq2seq.model.trusted_scores import trusted_scores
@@ -32,7 +33,7 @@ def main(groups: Groups, arguments: Sequence[str]) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    with errors.arguments_spelled(option), console():
+    with errors.arguments_spelled(option), console(), second_interrupt_ends():
         return _run(groups, arguments)
 
 

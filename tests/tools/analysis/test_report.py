@@ -106,17 +106,14 @@ def test_the_page_has_the_scores_of_evaluate(
 
 
 def test_text_from_elsewhere_is_quoted_only_on_request(
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     run = str(trained / "run")
     sentence = (trained / "test.src").read_text("utf-8").splitlines()[0]
     pages = []
     for words in ((), ("--quote-outside",)):
-        assert main(["report", run, "-o", "page.html", "--device", "cpu", *words]) == 0
+        with contextlib.chdir(tmp_path):
+            assert main(["report", run, "-o", "page.html", "--device", "cpu", *words]) == 0
         pages.append((tmp_path / "page.html").read_text("utf-8"))
         errors = capsys.readouterr().err
         for side in ("src", "tgt"):
