@@ -1,4 +1,4 @@
-"""What a killed command left is replaced by the same command; errors are short and name a file."""
+"""Leftovers of a killed command are replaced by the same one; errors are short and name a file."""
 
 import errno
 from pathlib import Path

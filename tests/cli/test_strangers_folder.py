@@ -1,4 +1,4 @@
-"""What a folder of a stranger makes happen: files opened, modules imported, processes started."""
+"""Effects of a stranger's folder: files opened, modules imported, processes started."""
 
 import json
 import os

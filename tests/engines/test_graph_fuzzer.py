@@ -53,11 +53,12 @@ def spoil(model: onnx.ModelProto, draw: random.Random) -> None:
             tensor.dims.extend(dims)
         case 4:
             tensor = draw.choice(graph.initializer)
-            array = numpy_helper.to_array(tensor)
-            if array.dtype == np.int64:
-                entries = np.array([draw.choice(SIZES) for _ in range(array.size)], np.int64)
-                name = tensor.name
-                tensor.CopyFrom(numpy_helper.from_array(entries.reshape(array.shape), name))
+            with suppress(ValueError):  # its dimensions have been spoiled before
+                array = numpy_helper.to_array(tensor)
+                if array.dtype == np.int64:
+                    entries = np.array([draw.choice(SIZES) for _ in range(array.size)], np.int64)
+                    changed = numpy_helper.from_array(entries.reshape(array.shape), tensor.name)
+                    tensor.CopyFrom(changed)
         case 5:
             value = draw.choice([*graph.input, *graph.output])
             dims = value.type.tensor_type.shape.dim

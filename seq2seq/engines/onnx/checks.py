@@ -115,7 +115,7 @@ def _check_node(node: NodeProto, in_loop: bool) -> None:
 
 
 class _Share(NamedTuple):
-    """What a graph has of its own, as a measure of what it may compute for each row."""
+    """Measures of a graph's own weights, by which its work for each row is bounded."""
 
     weights: int  # entries of all weights
     largest: int  # of the largest one
@@ -132,6 +132,8 @@ def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, Sizes]]) -> None:
     """Infer the sizes of all values, and raise GraphError for too much memory or work."""
     values, cost = _inferred(graph)
     for output in graph.output:
+        if output.name not in values:
+            raise GraphError(f"has the output {output.name!a:.80}, which nothing computes")
         dims, kind = values[output.name].dims, output.type.tensor_type
         declared = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
         if len(dims) != len(declared) or not all(map(_fits, dims, declared)):

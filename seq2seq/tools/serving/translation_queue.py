@@ -123,7 +123,7 @@ _Batch = dict[_Waiting, list[QueuedLine]]  # lines of each request
 
 
 class _Room:
-    """What still fits into a batch; lines of a client that others wait for are few."""
+    """Room that a batch still has; lines of a client that others wait for are few."""
 
     def __init__(self, weight: float, is_shared: bool) -> None:
         self._weight, self._is_shared = weight, is_shared

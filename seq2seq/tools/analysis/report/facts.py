@@ -77,7 +77,7 @@ class SplitScores(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """How a report translates and scores a text."""
+    """Options by which a report translates and scores a text."""
 
     split: Split | None  # None: test, or else valid
     beam: int | None
