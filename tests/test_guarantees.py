@@ -28,6 +28,22 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_same_text.py::test_a_run_resumes_exactly_with_the_same_text_in_other_files",
         "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_a_remedy",
     ),
+    "what a stranger's graph computes is bounded as a whole": (
+        "engines/test_graph_fuzzer.py::test_the_first_graphs_of_the_fuzzer",
+        "engines/test_graph_fuzzer.py::test_spoiled_graphs_are_refused_or_computed",
+        "engines/test_checks.py::test_graphs_of_every_model_pass",
+        "engines/test_checks.py::test_outputs_have_the_sizes_that_are_declared",
+    ),
+    "a second Ctrl-C ends the process at once": (
+        "cli/test_interruption.py::test_a_second_interrupt_ends_what_python_waits_for",
+    ),
+    "texts that a config names elsewhere are named, and quoted only on request": (
+        "tools/analysis/test_report.py::test_text_from_elsewhere_is_quoted_only_on_request",
+        "cli/test_strangers_folder.py::test_a_config_opens_nothing_that_is_not_named",
+    ),
+    "the client that has used least is the next": (
+        "tools/serving/test_queue.py::test_a_client_with_few_lines_is_next_however_many_others_have",
+    ),
     "kill -9 at any moment leaves a folder that resumes": (
         "training/test_kill.py::test_a_killed_run_ends_as_an_uninterrupted_one",
         "runs/test_trust.py::test_a_run_killed_before_its_first_save_starts_again",

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2seq.cli.arguments import option
+from seq2seq.cli.interruption import second_interrupt_ends
 from seq2seq.cli.options import Groups
 from seq2seq.cli.parser import commands_of, parse
 from seq2seq.model.trusted_scores import trusted_scores
@@ -32,7 +33,7 @@ def main(groups: Groups, arguments: Sequence[str]) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    with errors.arguments_spelled(option), console():
+    with errors.arguments_spelled(option), console(), second_interrupt_ends():
         return _run(groups, arguments)
 
 
@@ -69,7 +70,7 @@ def _run(groups: Groups, arguments: Sequence[str]) -> int:
 def _fail(lines: Sequence[str], code: int) -> int:
     if reports_errors():
         for start, line in zip_longest(["seq2seq: error: "], lines, fillvalue=""):
-            logger.error(f"{start}{line}")
+            logger.error(f"{start}{errors.shorten_middle(line)}")
     try:
         sys.stdout.flush()
     except OSError:

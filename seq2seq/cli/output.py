@@ -95,6 +95,10 @@ def open_output(path: Path | None) -> Iterator[Output]:
         finally:
             with suppress(OSError):  # an error of the block or of the flush takes precedence
                 text.detach()
+    incomplete = incomplete_of(path)  # of an earlier call, whose lines are all in the file now
+    if incomplete.is_file() and not incomplete.is_symlink():
+        with suppress(OSError):
+            incomplete.unlink()
 
 
 class Terminated(KeyboardInterrupt):

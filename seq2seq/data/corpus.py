@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
 from seq2seq.runtime import console, file_types
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_regular_file
 from seq2seq.text.characters import is_blank
 from seq2seq.text.spread import spread
 from seq2seq.text.text_files import aligned_lines
@@ -77,8 +78,11 @@ def read_pairs(files: Texts) -> ParallelText:
 def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     """Yield the pairs of a parallel text, blank lines included, the others after its tag.
 
-    Raises UserError for a table without rows, and as the reader of the format does.
+    Raises UserError for a table without rows, for what is no regular file, and as the reader of the
+    format does.
     """
+    for path in files.paths.values():
+        check_regular_file(path)
     if files.src is not None and files.tgt is not None:
         pairs = aligned_lines(files.src, files.tgt)
     else:

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+# However large a stranger's limit is, a search that never ends by itself has a bound.
+_MOST = 10_000  # tokens, as of `decoding.min_length`
+_MOST_RATIO = 10
+
 
 @dataclass(frozen=True)
 class LengthLimit:
@@ -16,7 +20,8 @@ class LengthLimit:
 
     def __call__(self, src_length: int) -> int:
         """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
-        return max(1, int(self.ratio * src_length) + self.extra)
+        most = max(_MOST, _MOST_RATIO * src_length)
+        return max(1, min(int(self.ratio * src_length) + self.extra, most))
 
     def joined(self, other: "LengthLimit") -> "LengthLimit":
         """Return a limit that is nowhere below this one or another."""

@@ -43,7 +43,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime import console, workers
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import PART_SUFFIX, check_paths
+from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_regular_file
 from seq2seq.text import text_files
 
 FOLDER = ".token-cache"
@@ -82,8 +82,7 @@ def check_regular(files: Texts) -> None:
     """Raise UserError for a training file that is missing, or can be read only once."""
     for path in texts.paths_of(files).values():
         check_paths(path)
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UserError(f"{path}: is not a regular file; write the training text to one")
+        check_regular_file(path)
 
 
 def _statuses(files: Texts) -> dict[str, list[int]]:

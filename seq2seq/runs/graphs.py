@@ -1,6 +1,7 @@
 """The ONNX graphs of runs: read from their folders, traced where they are missing, exported."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from seq2seq.runs import engine_folder, layout, tensor_file
 from seq2seq.runs.run_config import StoredRun, stored_run, with_joined_profile
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
-from seq2seq.runtime.files import atomic_write, made_folders, write_errors
+from seq2seq.runtime.files import PART_SUFFIX, atomic_write, made_folders, write_errors
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ def from_graphs(run: StoredRun, make: Callable[[GraphFiles], T]) -> T | None:
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
         if graphs is not None:
-            check_graphs(*graphs, len(run.vocabularies.tgt))
+            check_graphs(*graphs, len(run.vocabularies.tgt), run.config.data.max_length)
             return make(graphs)
     with needs_train(f"{path}: has no {layout.ENGINE} folder of its weights, and making it"):
         from seq2seq.engines.onnx.trace import TraceError
@@ -90,6 +91,11 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
         graphs = from_graphs(run, quantized if int8 else GraphFiles._make)
         if graphs is None:
             raise UserError(f"{run.path.parent}: has no ONNX form; use the run folder")
+        try:
+            check_graphs(*graphs, vocabulary_size, run.config.data.max_length)
+        except GraphError as error:
+            text = f"an export of it would be refused, as it {error}"
+            raise UserError(f"{run.path.parent}: {text}; use the run folder") from None
         suffix = f"-{number}" if len(runs) > 1 else ""
         models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
         files |= zip(models[-1].values(), graphs, strict=True)
@@ -99,8 +105,20 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     return [folder / name for name in (layout.DESCRIPTION, *files, layout.VOCABULARY)]
 
 
+_LEFT_OVER = re.compile(r"(?:(?:encoder|decoder)(?:-\d+)?|topk)\.onnx|vocabulary|export\.json")
+
+
+def _left_over(folder: Path) -> list[Path]:
+    """Return the files of a killed export: the first that it writes is among them, not the last."""
+    paths = list(folder.iterdir())
+    names = {path.name.removesuffix(PART_SUFFIX) for path in paths}
+    is_ours = all(map(_LEFT_OVER.fullmatch, names)) and engine_folder.TOPK in names
+    return paths if is_ours and not (folder / layout.DESCRIPTION).exists() else []
+
+
 def _check_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    is_other = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if is_other and not (folder.is_dir() and _left_over(folder)):
         remedy = f"give another with {argument('output')}"
         raise UserError(f"{folder}: exists and is not an empty folder; {remedy}")
 
@@ -111,6 +129,8 @@ def _write_export(
     """Fill a folder; remove what was made and raise RunError if writing fails."""
     with made_folders([folder / layout.DESCRIPTION]), write_errors(folder):
         _check_empty(folder)  # loading the models took seconds
+        for path in _left_over(folder):
+            _remove(path)
         try:
             for name, content in files.items():
                 atomic_write(folder / name, content)
@@ -118,9 +138,16 @@ def _write_export(
             text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
             atomic_write(folder / layout.DESCRIPTION, text.encode())
         except BaseException:
-            for path in (folder / name for name in (*files, layout.VOCABULARY, layout.DESCRIPTION)):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            for name in (*files, layout.VOCABULARY, layout.DESCRIPTION):
+                _remove(folder / name)
             raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _description(run: StoredRun) -> dict[str, object]:

@@ -17,6 +17,8 @@ Spelling = Callable[[str, object], str]
 # Needed but for translation by an exported model; torch is last, as the others come with it.
 TRAIN = ("pydantic", "yaml", "sacrebleu", "safetensors", "tabulate", "tqdm", "torch")
 
+MAX_LINE = 500  # characters of a line of a message, whatever names are in it
+_LEFT_OUT = " ... "
 _OUT_OF_MEMORY = re.compile(
     "out of memory|allocate memory|not enough memory|bad_alloc"
     "|STATUS_ALLOC_FAILED|ALLOCATION_FAILED"  # cuBLAS, cuDNN
@@ -70,8 +72,8 @@ class ReportedError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The lines, with control characters escaped."""
-        return [one_line(str(line)) for line in self.args]
+        """The lines, with control characters escaped, of at most MAX_LINE characters."""
+        return [shorten_middle(one_line(str(line))) for line in self.args]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -127,6 +129,12 @@ def suggest_file(path: Path) -> str:
         names, folder = sorted(entry.name for entry in path.parent.iterdir()), str(path)
         return did_you_mean(path.name, names, before=folder.removesuffix(path.name))
     return ""
+
+
+def shorten_middle(text: str, most: int = MAX_LINE) -> str:
+    """Return a text of at most `most` characters: its start, and its end with the remedy."""
+    half = (most - len(_LEFT_OUT)) // 2
+    return text if len(text) <= most else f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
 def shorten(text: str) -> str:

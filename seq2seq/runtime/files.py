@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +16,7 @@ from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 _STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _NAME_MAX = 255  # bytes of a name, in almost all file systems
 Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of writing, which name no file
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON escapes others
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -52,7 +53,9 @@ def atomic_file(
             part.replace(path)
             sync_folder(path.parent)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename == str(part):
+        if isinstance(error, OSError) and (
+            error.filename == str(part) or (error.filename is None and error.errno in _FULL)
+        ):
             error.filename = str(path)  # the name that the user knows
         # A call that failed to create the file made none; one that a signal interrupted may have.
         is_mine = _is_same_file(created, part) if created else not isinstance(error, OSError)
@@ -163,6 +166,22 @@ def check_readable(path: Path) -> None:
                 pass
     except OSError as error:
         raise UnreadableFile(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def check_regular_file(path: Path) -> None:
+    """Raise UserError for a file, named by a config, that is none: a pipe would never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path}: is not a regular file; write the text to one")
+
+
+def outside(paths: Iterable[Path], *folders: Path) -> list[Path]:
+    """Return the paths that lead, by a link or not, to none of the folders or the current one."""
+    inside = [folder.resolve() for folder in (*folders, Path.cwd())]
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if not any(path.resolve().is_relative_to(folder) for folder in inside)
+    ]
 
 
 def resolve_link(path: Path) -> Path:

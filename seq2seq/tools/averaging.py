@@ -23,6 +23,7 @@ from seq2seq.runs.run_config import provenance_of, that_change_weights, with_joi
 from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError, UserError, argument
+from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 from seq2seq.training import validation
 
@@ -120,13 +121,19 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
     run_folder.check_place(folder)
     if any(path.resolve().parent == folder.resolve() for path in paths):
         raise UserError(f"{folder}: is one of the runs to average; choose a new folder")
-    if not folder.exists() or all(entry.name == LOCK for entry in folder.iterdir()):
+    if not folder.exists() or all(map(_is_left_over, folder.iterdir())):
         return
     if not run_folder.holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
         remedy = f"replace it with {argument('overwrite', True)}"
         raise UserError(f"{folder}: already contains a run; {remedy}")
+
+
+def _is_left_over(path: Path) -> bool:
+    """Return whether a killed average, or one that has not begun, leaves a file of this name."""
+    is_part = path.name.endswith(PART_SUFFIX) and layout.is_reserved(path.name)
+    return is_part or path.name in (LOCK, layout.CONFIG, layout.VOCABULARY)
 
 
 def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[LoadedRun]:

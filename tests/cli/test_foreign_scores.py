@@ -225,8 +225,10 @@ def test_every_command_refuses_a_score_that_only_a_file_names(
     tiny_vocabularies: Vocabularies,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The line names the option by which the user may trust it."""
+    monkeypatch.chdir(small_corpus.parent)  # files from elsewhere are named, too
     if command == "serve":
         pytest.importorskip("fastapi")
     text = small_corpus.read_text(encoding="utf-8")

@@ -732,8 +732,9 @@ def test_lowercase_and_several_references_are_supported(
 
 
 def test_the_test_set_defaults_to_that_of_the_config(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(src.parent)  # files from elsewhere are named
     run = tmp_path / "with-test"
     shutil.copytree(luong, run)
     refused(call("evaluate", "-m", run), run, "data.test", "-i FILE")
@@ -748,8 +749,9 @@ def test_the_test_set_defaults_to_that_of_the_config(
 
 
 def test_the_validation_text_can_be_scored(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(src.parent)  # files from elsewhere are named
     run, valid = tmp_path / "with-valid", src.with_name("valid.src")
     shutil.copytree(luong, run)
     tree = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))

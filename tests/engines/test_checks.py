@@ -11,18 +11,22 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from model_cases import Case, V, make_model
+from model_cases import CASES, Case, S, V, make_model
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from tiers import one_quick
 
+from seq2seq.config.schema import read_config_file
 from seq2seq.engines.engine import GraphFiles
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.network import load_network
+from seq2seq.engines.onnx.network import load_network, quantized
 from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
+from seq2seq.model.builder import build_model
 from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.text.source_profile import SourceProfile
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 MUTATIONS = 60
 
 
@@ -78,6 +82,15 @@ def endless(kind: str) -> onnx.NodeProto:
     return helper.make_node(kind, ["turns", "yes"], [], body=body)
 
 
+def identity_body() -> onnx.GraphProto:
+    return helper.make_graph(
+        [helper.make_node("Identity", ["entry"], ["result"])],
+        "body",
+        [helper.make_tensor_value_info("entry", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, [])],
+    )
+
+
 HUGE = np.array([1 << 31, 1 << 31])
 CHANGES: dict[str, Callable[[ModelProto], object]] = {
     "external weights": external,
@@ -107,6 +120,80 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
         one=np.ones(1, np.float32),
         pads=np.array([0, 1 << 40]),
     ),
+    "doubled": insert(
+        *(helper.make_node("Concat", [f"x{n}", f"x{n}"], [f"x{n + 1}"], axis=0) for n in range(28)),
+        x0=np.ones(1, np.float32),
+    ),
+    "several large values": insert(
+        *(helper.make_node("Expand", ["one", "shape"], [f"x{n}"]) for n in range(6)),
+        shape=np.array([1 << 30]),
+        one=np.ones(1, np.float32),
+    ),
+    "a large constant and its sum": insert(
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        helper.make_node("ReduceSum", ["x", "last"], ["y"]),
+        shape=np.array([1 << 30, 1]),
+        last=np.array([-1]),
+    ),
+    "product of large constants": insert(
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        helper.make_node("MatMul", ["x", "x"], ["y"]),
+        shape=np.array([1 << 12, 1 << 12]),
+    ),
+    "many products": insert(
+        helper.make_node("ConstantOfShape", ["shape"], ["x0"]),
+        *(helper.make_node("MatMul", [f"x{n}", "x0"], [f"x{n + 1}"]) for n in range(3000)),
+        shape=np.array([64, 64]),
+    ),
+    "loop over a constant": insert(
+        helper.make_node("Expand", ["one", "shape"], ["x"]),
+        helper.make_node("Scan", ["x"], ["y"], body=identity_body(), num_scan_inputs=1),
+        shape=np.array([1 << 28]),
+        one=np.ones(1, np.float32),
+    ),
+    "weights of fewer bytes than their size": lambda model: model.graph.initializer.append(
+        TensorProto(name="x", data_type=TensorProto.INT64, dims=[1 << 62], raw_data=b"\0" * 8)
+    ),
+    "weights of a negative size": lambda model: model.graph.initializer.append(
+        TensorProto(name="x", data_type=TensorProto.INT64, dims=[-1, -1], raw_data=b"\0" * 8)
+    ),
+    "range from far below": insert(
+        helper.make_node("Shape", ["src"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "zero"], ["end"]),
+        helper.make_node("Range", ["start", "end", "step"], ["x"]),
+        zero=np.array(0),
+        start=np.array(-(1 << 40)),
+        step=np.array(1),
+    ),
+    "a size that falls as the inputs grow": insert(
+        helper.make_node("Shape", ["src"], ["sizes"]),
+        helper.make_node("Slice", ["weight", "sizes", "end"], ["part"]),
+        helper.make_node("Shape", ["part"], ["length"]),
+        helper.make_node("Concat", ["length"] * 6, ["lengths"], axis=0),
+        helper.make_node("ConstantOfShape", ["lengths"], ["x"]),
+        weight=np.ones(40, np.float32),
+        end=np.array([40, 40]),
+    ),
+    "a size of the numbers of a source": insert(
+        helper.make_node("ReduceMax", ["src"], ["x"], keepdims=0),
+        helper.make_node("Unsqueeze", ["x", "zero"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["y"]),
+        zero=np.array([0]),
+    ),
+    "growing with the square of a source": insert(
+        helper.make_node("Shape", ["src"], ["sizes"]),
+        helper.make_node("Slice", ["sizes", "one", "two"], ["source"]),
+        helper.make_node("Concat", ["source"] * 4, ["shape"], axis=0),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        one=np.array([1]),
+        two=np.array([2]),
+    ),
+    "texts": insert(helper.make_node("Cast", ["one"], ["x"], to=8), one=np.ones(1, np.float32)),
+    "beyond all numbers": insert(
+        *(helper.make_node("Tile", [f"x{n}", "many"], [f"x{n + 1}"]) for n in range(2000)),
+        x0=np.ones(1, np.float32),
+        many=np.array([1 << 40]),
+    ),
     "function": lambda model: model.functions.add(name="f", domain=""),
     "sparse": lambda model: model.graph.sparse_initializer.add(),
     "another input": lambda model: model.graph.input.append(
@@ -123,21 +210,51 @@ def test_a_graph_that_could_do_harm_is_refused(
 ) -> None:
     spoiled = graphs._replace(**{part: changed(getattr(graphs, part), change)})
     with pytest.raises(GraphError) as raised:
-        check_graphs(*spoiled, V)
+        check_graphs(*spoiled, V, 100)
     assert str(raised.value).isprintable()
+
+
+def test_outputs_have_the_sizes_that_are_declared(graphs: GraphFiles) -> None:
+    def double(model: ModelProto) -> None:
+        (last,) = (node for node in model.graph.node if "log_probs" in node.output)
+        last.output[:] = ["once"]
+        model.graph.node.append(helper.make_node("Concat", ["once"] * 2, ["log_probs"], axis=0))
+
+    with pytest.raises(GraphError, match="output 'log_probs' of another size than it says"):
+        check_graphs(graphs.encoder, changed(graphs.decoder, double), V, S)
+
+
+@pytest.mark.parametrize("max_length", [1, 100, 100_000])
+@one_quick("case", CASES, ids=str)
+def test_graphs_of_every_model_pass(case: Case, max_length: int) -> None:
+    graphs = traced_graphs(make_model(case).float().eval())
+    check_graphs(*graphs, V, max_length)
+    check_graphs(*quantized(graphs), V, max_length)
+
+
+@pytest.mark.thorough
+def test_graphs_of_the_largest_shipped_config_pass() -> None:
+    config = read_config_file(CONFIGS / "wmt16-en-de-gnmt.yaml").config
+    vocabulary_size = config.vocabulary.size
+    assert isinstance(vocabulary_size, int)
+    model = build_model(config.model, vocabulary_size, vocabulary_size, joint=True)
+    graphs = traced_graphs(model.eval())
+    del model
+    check_graphs(*graphs, vocabulary_size, config.data.max_length)
+    check_graphs(*quantized(graphs), vocabulary_size, config.data.max_length)
 
 
 def test_weights_in_another_file_are_refused_in_the_body_of_a_loop(graphs: GraphFiles) -> None:
     with pytest.raises(GraphError, match="weights in another file"):
-        check_graphs(changed(graphs.encoder, external_in_a_body), graphs.decoder, V)
+        check_graphs(changed(graphs.encoder, external_in_a_body), graphs.decoder, V, S)
 
 
 def test_graphs_of_another_vocabulary_are_refused(graphs: GraphFiles) -> None:
-    check_graphs(*graphs, V)
+    check_graphs(*graphs, V, S)
     with pytest.raises(GraphError, match="log-probabilities of another vocabulary"):
-        check_graphs(*graphs, V + 1)
+        check_graphs(*graphs, V + 1, S)
     with pytest.raises(GraphError, match="not an ONNX file"):
-        check_graphs(b"\xff" * 9, graphs.decoder, V)
+        check_graphs(b"\xff" * 9, graphs.decoder, V, S)
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
@@ -151,7 +268,7 @@ def test_mutated_graphs_are_refused_or_load(part: str, graphs: GraphFiles) -> No
             spoiled[draw.randrange(len(spoiled))] = draw.randrange(256)
         with suppress(GraphError):
             changed = graphs._replace(**{part: bytes(spoiled)})
-            check_graphs(*changed, V)
+            check_graphs(*changed, V, S)
             load_network(changed, int8=draw.random() < 0.3)
 
 

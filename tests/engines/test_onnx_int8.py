@@ -89,7 +89,7 @@ def with_encoder(
 )
 def test_every_model_is_quantized(case: Case, copies: bool) -> None:
     graphs = quantized(make_copying_model(case) if copies else make_model(case))
-    check_graphs(*(graph.content() for graph in graphs), V)
+    check_graphs(*(graph.content() for graph in graphs), V, 100)
     assert {"MatMulIntegerToFloat"} <= {node.op_type for node in graphs[1].nodes}
     assert UNDEFINED in {value.name for value in graphs[1].outputs}
 

@@ -1,42 +1,32 @@
 """Check the graphs of a stranger before ONNX Runtime sees them.
 
 A graph may read files beside it, run for ever or allocate without limit. Accepted are the operators
-of traced models, with weights in the file itself, and sizes that follow from those of the inputs.
+of traced models, with weights in the file itself, and values whose sizes follow from those of the
+inputs. What a graph computes is bounded as a whole, relative to its own weights.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import onnx
-from onnx import (
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    ValueInfoProto,
-    checker,
-    helper,
-    shape_inference,
-)
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, PRODUCT, bodies, declare, make
+from seq2seq.engines.onnx.graph import CONTRIB, OPSET, PRODUCT, bodies
+from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, Size, SizeError, Sizes
+from seq2seq.engines.onnx.sizes import LOOP, Cost, Value, infer
 
 MAX_NODES = 10_000
-MAX_ELEMENTS = 1 << 30  # elements of one value, for the sizes of _TRIAL
-_SMALL = 64  # elements of weights that sizes may depend on
-_TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
-_REFUSED = frozenset(
-    [
-        *("If", "Loop", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-        *("Bernoulli", "Multinomial", "StringNormalizer", "TfIdfVectorizer", "Optional"),
-        *("SequenceEmpty", "SequenceConstruct", "SequenceInsert", "SequenceMap"),
-        *("ConcatFromSequence", "SplitToSequence", "ImageDecoder", "RegexFullMatch"),
-        *("StringConcat", "StringSplit"),
-    ]
-)
-# operators whose results may be larger than what they read
-_GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile"))
+# Most that a graph may compute for each row (a token of a source, or a hypothesis), as multiples of
+# its own weights and of the entries that the row reads. Graphs that are made here have a third.
+_SMALL = 1 << 12  # a model counts as having as many weights at least
+_MAX_VALUES = 16, 32  # of rows and columns of weights, and of entries
+_MAX_WORK = 16, 128  # of weights, and of entries
+_MAX_OPERATOR = 16, 32  # of the largest weight, and of entries
+_OPSETS = {"": OPSET, "ai.onnx": OPSET, CONTRIB: 1}
 _ENCODER = {"src": ["batch", "source"], "src_lengths": ["batch"]}
 _OUTPUTS = frozenset(("log_probs", "attention_weights", "head_weights", "undefined"))
+_TYPED_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 Declared = dict[str, tuple[int, list[int | str]]]  # type and dimensions by name
 
 
@@ -44,8 +34,11 @@ class GraphError(ValueError):
     """A graph that is damaged or not one of a model; the message says why, in one line."""
 
 
-def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int) -> None:
-    """Raise GraphError for graphs that are not those of a model with this vocabulary."""
+def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_length: int) -> None:
+    """Raise GraphError for graphs that are not those of a model with this vocabulary.
+
+    A source has at most `max_length` tokens, without end-of-sentence.
+    """
     try:
         first, step = map(onnx.load_from_string, (encoder, decoder))
     except Exception as error:  # any of the protocol buffer library
@@ -56,11 +49,18 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int) -> None:
     if {name: dims for name, (_, dims) in inputs.items()} != _ENCODER:
         raise GraphError("the encoder has other inputs")
     _check_step(_declared(step.graph.input), _declared(step.graph.output), outputs, vocabulary_size)
+    longest = max_length + 1
+    sources = ((1, 1), (1, longest), (ENCODED_ROWS, longest))
+    trials = [(batch * source, Sizes(batch, 1, source)) for batch, source in sources]
+    _check_cost(first.graph, trials)
+    shapes = ((1, 1, 1), (1, 1, longest), (1, MAX_ROWS, longest), (MAX_ROWS, 1, longest))
+    trials = [(batch * beam, Sizes(batch, beam, source)) for batch, beam, source in shapes]
+    _check_cost(step.graph, trials)
 
 
 def _check_model(model: ModelProto) -> None:
-    domains = {opset.domain for opset in model.opset_import}
-    if model.functions or model.training_info or not domains <= {"", CONTRIB}:
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+    if model.functions or model.training_info or not opsets.items() <= _OPSETS.items():
         raise GraphError("has functions or operators of another domain")
     graphs = [model.graph]
     graphs += [body for node in model.graph.node for body in bodies(node)]
@@ -70,80 +70,118 @@ def _check_model(model: ModelProto) -> None:
     for depth, graph in enumerate(graphs):
         if graph.sparse_initializer:
             raise GraphError("has sparse weights")
-        tensors = list(graph.initializer)
         for node in graph.node:
             _check_node(node, in_loop=depth > 0)
-            for item in node.attribute:
-                tensors += [item.t, *item.tensors]
-        if any(t.data_location == TensorProto.EXTERNAL or t.external_data for t in tensors):
-            raise GraphError("has weights in another file")
-    _check_sizes(model)
+        for tensor in tensors_of(graph):
+            _check_tensor(tensor)
+
+
+def tensors_of(graph: GraphProto) -> Iterable[TensorProto]:
+    """Yield the weights of a graph, and those that its operators have as attributes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for item in node.attribute:
+            if item.HasField("t"):
+                yield item.t
+            yield from item.tensors
+
+
+def _check_tensor(tensor: TensorProto) -> None:
+    """Raise GraphError for weights in another file, or of another size than their bytes."""
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+        raise GraphError("has weights in another file")
+    count = math.prod(tensor.dims)
+    held = sum(len(getattr(tensor, name)) for name in _TYPED_FIELDS)
+    expected = count
+    if tensor.HasField("raw_data"):
+        held = len(tensor.raw_data)
+        try:
+            expected *= helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        except (KeyError, TypeError):
+            raise GraphError("has weights of an unknown type") from None
+    if min(tensor.dims, default=0) < 0 or held != expected:
+        dims = list(tensor.dims)
+        raise GraphError(f"has weights of {held:,} bytes or numbers for a size of {dims!a:.80}")
 
 
 def _check_node(node: NodeProto, in_loop: bool) -> None:
     kind = node.op_type
     if node.domain not in ("", "ai.onnx") and (node.domain != CONTRIB or kind != PRODUCT):
         raise GraphError(f"has the operator {kind!a:.80} of another domain")
-    loops = kind == "Scan"
-    if kind in _REFUSED or (loops and in_loop) or bool(bodies(node)) != loops:
+    if bool(bodies(node)) != (kind == LOOP) or (kind == LOOP and in_loop):
         raise GraphError(f"has the operator {kind!a:.80}, which no exported model has")
     if any(item.graphs or item.HasField("sparse_tensor") for item in node.attribute):
         raise GraphError("has operators of operators or sparse weights")
 
 
-def _check_sizes(model: ModelProto) -> None:
-    """Infer the size of every value for small inputs; all have to be known and small."""
+class _Share(NamedTuple):
+    """Measures of a graph's own weights, by which its work for each row is bounded."""
+
+    weights: int  # entries of all weights
+    largest: int  # of the largest one
+    lengths: int  # the sum of their dimensions
+
+
+def _share_of(graph: GraphProto) -> _Share:
+    weights = [list(tensor.dims) for tensor in tensors_of(graph)]
+    counts = [math.prod(dims) for dims in weights]
+    return _Share(sum(counts), max(counts, default=0), sum(map(sum, weights)))
+
+
+def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, Sizes]]) -> None:
+    """Infer the sizes of all values, and raise GraphError for too much memory or work."""
+    values, cost = _inferred(graph)
+    for output in graph.output:
+        if output.name not in values:
+            raise GraphError(f"has the output {output.name!a:.80}, which nothing computes")
+        dims, kind = values[output.name].dims, output.type.tensor_type
+        declared = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
+        if len(dims) != len(declared) or not all(map(_fits, dims, declared)):
+            raise GraphError(f"has the output {output.name!a:.80} of another size than it says")
+    share = _share_of(graph)
+    read = [values[value.name].entries for value in graph.input]
+    for rows, sizes in trials:
+        one_row = Sizes(1, 1, sizes.source)
+        entries = sum(size.at(one_row) for size in read)
+        _check_trial(cost, share, entries, rows, sizes)
+
+
+def _fits(size: Size, declared: int | str) -> bool:
+    if declared == "heads":
+        return size.number is not None
+    return size == (NAMED.get(declared) if isinstance(declared, str) else Size(declared))
+
+
+def _inferred(graph: GraphProto) -> tuple[dict[str, Value], Cost]:
     try:
-        trial = _trial(model)
-        checker.check_model(trial)
-        inferred = shape_inference.infer_shapes(trial, data_prop=True, strict_mode=True).graph
-    except Exception as error:  # onnx has its own classes
+        inputs = {
+            name: Value(tuple(NAMED[dim] if isinstance(dim, str) else Size(dim) for dim in dims))
+            for name, (_, dims) in _declared(graph.input).items()
+        }
+        return infer(graph, inputs)
+    except SizeError as error:
+        raise GraphError(str(error)) from None
+    except Exception as error:  # names, axes or attributes that are missing or of another type
         raise GraphError("is not a valid graph") from error
-    sizes = _declared((*inferred.value_info, *inferred.output, *inferred.input))
-    for name, (_, dims) in sizes.items():
-        numbers = [dim for dim in dims if isinstance(dim, int)]
-        if any(size < 0 for size in numbers) or math.prod(numbers) > MAX_ELEMENTS:
-            raise GraphError(f"has the value {name!a:.80} of {dims} elements")
-    producers = {name: node for node in inferred.node for name in node.output}
-    for node in inferred.node:
-        dims = sizes.get(node.output[0], (0, ["unknown"]))[1]
-        is_known = all(isinstance(dim, int) and dim for dim in dims)
-        if node.op_type == "Range":
-            is_known = _is_size(node.input[1], producers)
-        if node.op_type in _GROWING and not is_known:
-            raise GraphError(f"has the operator {node.op_type} of an unknown size")
 
 
-def _trial(model: ModelProto) -> ModelProto:
-    """Return a model whose inputs have the sizes of _TRIAL, without large weights."""
-    nodes: list[NodeProto] = []
-    for node in model.graph.node:
-        if node.op_type != PRODUCT:
-            nodes.append(node)
-            continue
-        integers = f"{node.output[0]}/integers"
-        nodes.append(make("MatMulInteger", node.input[:2], [integers]))
-        nodes.append(make("Cast", [integers], node.output, to=TensorProto.FLOAT))
-    weights = model.graph.initializer
-    large = [weight for weight in weights if math.prod(weight.dims) > _SMALL]
-    inputs = [declare(weight.name, weight.data_type, weight.dims) for weight in large]
-    for name, (kind, dims) in _declared(model.graph.input).items():
-        inputs.append(declare(name, kind, [_TRIAL.get(str(dim), dim) for dim in dims]))
-    outputs = [
-        declare(name, kind, [None] * len(dims))
-        for name, (kind, dims) in _declared(model.graph.output).items()
-    ]
-    small = [weight for weight in weights if math.prod(weight.dims) <= _SMALL]
-    graph = helper.make_graph(nodes, "trial", inputs, outputs, small)
-    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=IR_VERSION)
+def _check_trial(cost: Cost, share: _Share, entries: int, rows: int, sizes: Sizes) -> None:
+    """Raise GraphError if a graph allocates or computes too much for inputs of these sizes.
 
-
-def _is_size(name: str, producers: Mapping[str, NodeProto]) -> bool:
-    """Return whether a value is the size of another one."""
-    node = producers.get(name)
-    while node is not None and node.op_type in ("Cast", "Gather", "Squeeze"):
-        node = producers.get(node.input[0])
-    return node is not None and node.op_type == "Shape"
+    Each row has a number of entries to read.
+    """
+    work = [sum(size.at(sizes) for size in operator) for operator in cost.work]
+    values = sum(size.at(sizes) for size in cost.entries)
+    limits = (
+        ("values", values, _MAX_VALUES, share.lengths),
+        ("steps of work", sum(work), _MAX_WORK, share.weights),
+        ("steps in one operator", max(work, default=0), _MAX_OPERATOR, share.largest),
+    )
+    for unit, count, (own, read), weights in limits:
+        most = rows * (own * (weights + _SMALL) + read * entries)
+        if count > most:
+            text = f"computes {count:,} {unit} for {rows:,} rows, a model of its size {most:,}"
+            raise GraphError(f"{text} at most")
 
 
 def _declared(values: Iterable[ValueInfoProto]) -> Declared:

@@ -13,8 +13,8 @@ from seq2seq.engines.engine import Array, Best, Engine, Mask, Parts, Rows, Sampl
 from seq2seq.engines.onnx import network
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
 from seq2seq.engines.onnx.network import HostStep, Network
+from seq2seq.engines.onnx.size import MAX_ROWS as MAX_ROWS
 
-MAX_ROWS = 320  # hypotheses searched together
 CHUNKS = range(32, 257)  # tokens per chunk of a row; the maxima of chunks are compared first
 
 
@@ -126,7 +126,8 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
     """
     values = log_probs.astype(np.float64)
     values[np.isneginf(values).all(axis=1)] = 0
-    values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
+    with np.errstate(over="ignore"):  # a tiny temperature leaves the best token alone
+        values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
     order = np.argsort(-values, axis=1, kind="stable")
     probs = np.exp(np.take_along_axis(values, order, 1))
     if sampling.top_k:

@@ -19,6 +19,7 @@ from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
+from seq2seq.engines.onnx.size import ENCODED_ROWS as ENCODED_ROWS
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.threads import requested_threads
 
@@ -34,7 +35,6 @@ class Arrays(dict[str, Array]):
             part[rows] = source[name][taken]
 
 
-ENCODED_ROWS = 32  # sources encoded together
 LOG_PROBS, LOGITS, OUTPUTS = "log_probs", "logits", "outputs"
 ATTENTION, HEADS = "attention_weights", "head_weights"
 _NEXT = "next_"  # prefix of the state after a step

@@ -48,7 +48,7 @@ def _networks(folder: Path, description: Description, size: int, int8: bool) -> 
         files = (names[part] for part in GraphFiles._fields)
         graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))
         try:
-            check_graphs(*graphs, size)
+            check_graphs(*graphs, size, description.max_length)
             yield load_network(graphs, int8 and not description.int8)
         except GraphError as error:
             text = f"{' and '.join(names.values())} cannot be used: {error}"

@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, text)
     text = "text to translate and score (default: test, or valid if the config has no test text)"
     parser.add_argument("--split", choices=("valid", "test"), help=text)
+    text = "show sentences of a text that lies outside of the run and the current folder"
+    parser.add_argument("--quote-outside", action="store_true", help=text)
     arguments.add_beam(parser)
     arguments.add_device(parser)
     arguments.add_scores(parser)
@@ -41,6 +43,7 @@ class Options:
     against: Path | None
     output: Path | None
     split: Literal["valid", "test"] | None
+    quote_outside: bool
     beam: int | None
     device: str
     scores: list[str]
@@ -53,7 +56,7 @@ def run(options: Options) -> int:
     with arguments.frozen_objects():
         from seq2seq.runs.layout import PAGE
         from seq2seq.runs.run_config import read_config
-        from seq2seq.tools.analysis.report.facts import gather
+        from seq2seq.tools.analysis.report.facts import Scoring, gather
         from seq2seq.tools.analysis.report.page import page
 
     path = options.output or options.run / PAGE
@@ -66,12 +69,18 @@ def run(options: Options) -> int:
     if options.against and options.against.resolve() == options.run.resolve():
         raise errors.UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
-        how = options.split, options.beam, options.device, advance
-        runs = [gather(folder, *how) for folder in folders]
+        quotes = options.quote_outside
+        how = Scoring(options.split, options.beam, options.device, quotes, advance)
+        runs = [gather(folder, how) for folder in folders]
     content = page(*runs)
     with open_output(path) as output:
         output.write(content)
     for facts in (facts for facts in runs if facts.unscored):
         console.logger.info(f"note: no scores: {facts.unscored}")
+    for facts in runs:
+        for path in facts.outside:
+            remedy = "" if options.quote_outside else "; --quote-outside shows its sentences"
+            text = f"reads {path}, which the config of {facts.run} names{remedy}"
+            console.logger.info(f"note: {text}")
     console.logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0

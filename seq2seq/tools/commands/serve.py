@@ -175,6 +175,7 @@ def _clients(path: Path | None) -> "dict[str, Client]":
     from seq2seq.tools.serving.access import Client
 
     clients: dict[str, Client] = {}
+    places: dict[str, int] = {}  # lines of tokens
     empty = path is None or (path.is_file() and not path.stat().st_size)
     lines = [] if path is None or empty else read_lines(path)
     for number, line in enumerate(lines, start=1):
@@ -184,6 +185,10 @@ def _clients(path: Path | None) -> "dict[str, Client]":
             rule = "a token of ASCII characters, or a token, a name and the characters per minute"
             raise UserError(f"{path}:{number}: must be {rule}, with spaces between")
         token, name, characters = fields.groups("")
+        if token in places:
+            text = f"has the token of line {places[token]} again; give each client its own"
+            raise UserError(f"{path}:{number}: {text}")
+        places[token] = number
         clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12] or 0))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")

@@ -22,6 +22,7 @@ from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
+HEALTH = "/health"  # which is answered at any load
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -90,7 +91,15 @@ class Access:
             return True
         if (site := headers.get("sec-fetch-site")) is not None:
             return site in ("same-origin", "none")
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        return origin is None or _authority(origin) == headers.get("host")
+
+
+def _authority(origin: str) -> str | None:
+    """Return the host and port of an origin; None for one that no browser sends."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 class ErrorMessage(BaseModel):
@@ -179,6 +188,10 @@ class Guard:
             if not status:
                 text = "the server is shutting down"
                 await error_response(503, text, {"Retry-After": "1"})(scope, receive, send_guarded)
+        except Exception as error:
+            logger.exception("a request could not be answered")
+            if not status:
+                await (await on_error(Request(scope), error))(scope, receive, send_guarded)
         finally:
             self._active -= 1
             self._log(scope, status or 500, time.monotonic() - start)
@@ -186,7 +199,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         """Return the answer to a request that is refused before it is read, or None."""
         headers, hosts = Headers(scope=scope), self._access.hosts
-        if self._active > MAX_CONNECTIONS:
+        if self._active > MAX_CONNECTIONS and scope["path"] != HEALTH:
             return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
         if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
             return 400, "the Host header names another server than those allowed", {}

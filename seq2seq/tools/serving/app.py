@@ -7,11 +7,13 @@ import resource
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -22,15 +24,16 @@ from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.tools.serving import libretranslate, page, v1
-from seq2seq.tools.serving.access import HANDLED, Access, Guard, on_error
+from seq2seq.tools.serving.access import HANDLED, HEADERS, Access, Guard, error_response, on_error
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS, MAX_HEAD, Limits
 from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
+_CLOSED_TOGETHER = 20  # part of the connections, so that the longest waits are seldom looked for
 _OTHER_FILES = 200  # besides connections
-_SECONDS_TO_CLOSE = 5  # beyond the longest request
+_TO_CLOSE = 0.1  # of the time of a request, for what a shutdown has cancelled to end
 _DESCRIPTION = (
     "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
     "translation equals the one that `seq2seq translate` prints."
@@ -52,6 +55,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         await queue.close()
+        service.worker.close()
 
     app = FastAPI(
         title="seq2seq",
@@ -89,17 +93,30 @@ class Connection(H11Protocol):
         """Wait for a request; if there are too many connections, close another that waits."""
         super().connection_made(transport)
         self._since = time.monotonic()  # start of the wait for a request
+        self._is_refused = False
         self._unread = 0  # bytes of the answer that the client has not taken
         self._watching = self.loop.call_later(IDLE, self._watch)
         if len(self.connections) > MAX_CONNECTIONS:
-            peers = (peer for peer in self.connections if isinstance(peer, Connection))
-            waiting = [peer for peer in peers if peer.is_waiting and peer is not self]
-            if waiting:
-                min(waiting, key=lambda connection: connection._since).transport.abort()
+            peers = [peer for peer in self.connections if isinstance(peer, Connection)]
+            waiting = [peer for peer in peers if peer.is_incomplete and peer is not self]
+            held = Counter(peer.address for peer in waiting)
+            waiting.sort(key=lambda peer: (-held[peer.address], peer._since))
+            for peer in waiting[: 1 + MAX_CONNECTIONS // _CLOSED_TOGETHER]:
+                peer.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watching.cancel()
         super().connection_lost(exc)
+
+    @property
+    def address(self) -> str:
+        """Return the address of the client."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Return whether the connection waits for its client: for headers or for a body."""
+        return self.is_waiting or (self.cycle.more_body and not self.cycle.response_started)
 
     @property
     def is_waiting(self) -> bool:
@@ -119,6 +136,25 @@ class Connection(H11Protocol):
             return
         self._unread = unread
         self._watching = self.loop.call_later(IDLE - waited, self._watch)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP as other mistakes are answered, and close the connection."""
+        body = error_response(400, msg).body
+        fields = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
+        headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+        events = (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(body)),
+            h11.EndOfMessage(),
+        )
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self._is_refused = True  # closed at once, it would lose the answer to what still arrives
+        self.loop.call_later(_PROBE, self.transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what a client sends, unless its request has been refused."""
+        if not self._is_refused:
+            super().data_received(data)
 
     def eof_received(self) -> Any:
         """Keep the connection open if an answer is still to be sent."""
@@ -188,6 +224,6 @@ def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
         http=Connection,
         h11_max_incomplete_event_size=MAX_HEAD,
         timeout_keep_alive=round(IDLE),
-        timeout_graceful_shutdown=round(longest_request) + _SECONDS_TO_CLOSE,
+        timeout_graceful_shutdown=max(1, int(longest_request * (1 - _TO_CLOSE))),
     )
     return _Server(config)

@@ -1,6 +1,5 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
@@ -80,7 +79,8 @@ def router(service: Service) -> APIRouter:
         """Translate texts line by line."""
         body, client = await _read(service, request, TranslateText)
         texts = requests.text_list(body.q)
-        documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
+        size = sum(map(len, texts))
+        documents = await service.work(request, size, requests.read_documents, texts, body.format)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         translator = service.pairs[pair]
         # A beam of another size could change the translation itself.
@@ -91,7 +91,7 @@ def router(service: Service) -> APIRouter:
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
         join = requests.translated_documents
-        answers = await asyncio.to_thread(join, documents, translations, n_best)
+        answers = await service.work(request, size * n_best, join, documents, translations, n_best)
         return JSONResponse(_answer(body, answers, pair.src))
 
     @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)
@@ -146,7 +146,9 @@ async def _read(service: Service, request: Request, model: type[Body]) -> tuple[
             body = model.model_validate(form)
         case forms.URLENCODED:
             content = await service.body(request)
-            body = model.model_validate(await asyncio.to_thread(forms.read_urlencoded, content))
+            read = forms.read_urlencoded
+            form = await service.work(request, len(content), read, content)
+            body = model.model_validate(form)
         case _:
             body = await service.read_json(request, model, forms.URLENCODED)
     return body, client or service.access.client(request, getattr(body, "api_key", None))

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -29,6 +31,7 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
+_SMALL = 1 << 10  # characters or bytes of a request that the event loop reads itself
 _GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
@@ -151,6 +154,32 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
 
+class Worker:
+    """Thread for work that is no search and grows with a request; clients have it in turn."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "requests")
+        self._turns: dict[Hashable, asyncio.Lock] = {}
+        self._users: Counter[Hashable] = Counter()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    async def run(self, client: Hashable, call: Callable[..., Item], *arguments: Any) -> Item:
+        """Return what a call returns, which the event loop does not wait for."""
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        self._users[client] += 1
+        try:
+            async with turn:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, partial(call, *arguments))
+        finally:
+            self._users[client] -= 1
+            if not self._users[client]:
+                del self._users[client], self._turns[client]
+
+
 @dataclass(frozen=True)
 class Service:
     """Translators, their queue, and what is allowed."""
@@ -160,14 +189,25 @@ class Service:
     limits: Limits
     access: Access
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
+    worker: Worker = field(default_factory=Worker)
+
+    async def work(
+        self, request: Request, size: int, call: Callable[..., Item], *arguments: Any
+    ) -> Item:
+        """Do work that grows with the size of a request, while the event loop serves others.
+
+        Little of it is done at once: a small request need not wait for large ones.
+        """
+        if size <= _SMALL:
+            return call(*arguments)
+        return await self.worker.run(sharer_of(request), call, *arguments)
 
     async def read_json(self, request: Request, model: type[Body], *others: str) -> Body:
         """Return the fields of a JSON body; raises HTTPException and ValidationError."""
         if (kind := kind_of(request)) != JSON:
             raise HTTPException(415, f"{kind}: send {' or '.join((JSON, *others))}")
         body = (await self.body(request)).removeprefix(b"\xef\xbb\xbf")
-        # The event loop does no work that grows with the request: others wait for it.
-        return await asyncio.to_thread(model.model_validate_json, body)
+        return await self.work(request, len(body), model.model_validate_json, body)
 
     async def body(self, request: Request) -> bytes:
         """Return a body; raises HTTPException as `receive` does."""
@@ -202,11 +242,11 @@ class Service:
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
     ) -> None:
         """Raise HTTPException for too many lines or characters; dearer searches have more."""
-        written = sum(line.characters for line in lines)
-        counted = max(round(written * search.weight), phrases)
-        texts = f"{max(written, phrases):,} characters"
-        if counted > max(written, phrases):
-            texts += f" that count as {counted:,}, by the number of hypotheses"
+        written = max(sum(line.characters for line in lines), phrases)
+        counted = max(round(sum(line.cost for line in lines) * search.weight), phrases)
+        texts = f"{written:,} characters"
+        if counted > written:
+            texts += f" that count as {counted:,}, by the numbers of lines and hypotheses"
         for count, most, text, unit in (
             (len(lines), self.limits.lines, f"{len(lines):,} lines", "lines"),
             (counted, self.limits.characters, texts, "characters"),
@@ -219,7 +259,8 @@ class Service:
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
         """Return translations, as the queue does; if the client disconnects, drop its lines."""
-        answer = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
+        waiting = self.queue.translate(search, lines, self.limits.seconds, sharer_of(request))
+        answer = asyncio.ensure_future(waiting)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -229,6 +270,18 @@ class Service:
         finally:
             answer.cancel()
             gone.cancel()
+
+
+def sharer_of(request: Request) -> Hashable:
+    """Return who shares the server with others: the client of a token, or an address.
+
+    Of IPv6 it is the network, as one machine has all of its addresses.
+    """
+    name: str | None = getattr(request.state, "client", None)
+    if name is not None:
+        return name
+    host = request.client.host if request.client else ""
+    return tuple(host.split(":")[:4]) if ":" in host else host
 
 
 async def _disconnected(request: Request) -> None:

@@ -4,8 +4,8 @@ Search is batch-invariant: a line has the translation that it has alone, in what
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -23,6 +23,11 @@ from seq2seq.runtime.errors import UserError
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
+SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
+SHARED_CHARACTERS = 2_048  # of all clients in such a batch
+LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
+_CONSTRAINED = 3  # times the work of a usual line
+_MBR_PAIRS = 50  # comparisons of hypotheses that cost as much as a usual line
 
 
 class _AbandonedError(Exception):
@@ -42,6 +47,11 @@ class QueuedLine(NamedTuple):
         """Return the number of characters of all that is required."""
         return len(self.text) + len(self.prefix) + sum(map(len, self.phrases))
 
+    @property
+    def cost(self) -> int:
+        """Return the number of characters that the line counts as; a blank one is not searched."""
+        return max(self.characters, LINE_CHARACTERS) if self.text.strip() else self.characters
+
 
 @dataclass(frozen=True)
 class Search:
@@ -56,10 +66,18 @@ class Search:
 
     @property
     def weight(self) -> float:
-        """Return the cost of a line relative to one with the beam of the config."""
+        """Return the cost of a line relative to one with the beam of the config.
+
+        Groups are searched one after the other, MBR compares all hypotheses with each other, and a
+        wider beam finds entries that an n-best list lacks.
+        """
         usual, sampling = self.translator.decoding.beam_size, self.settings.sampling
         hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
-        return max(1.0, hypotheses / usual)
+        compared = hypotheses**2 / _MBR_PAIRS if self.settings.mbr is not None else 0.0
+        searched = max(1.0, (hypotheses + 2 * (self.n_best - 1)) / usual)
+        if self.constrained or self.settings.glossary is not None:
+            searched *= _CONSTRAINED
+        return max(searched, self.settings.groups) + compared
 
     def prepare(self, lines: Sequence[QueuedLine]) -> list[QueuedLine]:
         """Return the lines prepared; raises UserError for what is refused, with its line."""
@@ -97,17 +115,44 @@ class _Waiting:
     search: Search
     lines: deque[QueuedLine]
     answer: "asyncio.Future[list[Translation]]"
+    client: Hashable
     translations: list[Translation] = field(default_factory=list)
 
 
 _Batch = dict[_Waiting, list[QueuedLine]]  # lines of each request
 
 
+class _Room:
+    """Room that a batch still has; lines of a client that others wait for are few."""
+
+    def __init__(self, weight: float, is_shared: bool) -> None:
+        self._weight, self._is_shared = weight, is_shared
+        self._lines = float(BATCH_LINES)
+        self._characters = float(SHARED_CHARACTERS if is_shared else BATCH_CHARACTERS)
+        self.used: dict[Hashable, float] = {}  # characters by client
+
+    def has(self, client: Hashable, characters: int) -> bool:
+        """Return whether a batch takes one more line of a client: the first is always taken."""
+        if not self._is_shared or not self.used:
+            return self._lines > 0 and self._characters > 0
+        cost = characters * self._weight
+        has_share = self.used.get(client, 0) + cost <= SHARE_CHARACTERS
+        return self._lines > 0 and cost <= self._characters and has_share
+
+    def take(self, client: Hashable, characters: int) -> None:
+        """Count a line of a client."""
+        cost = characters * self._weight
+        self.used[client] = self.used.get(client, 0) + cost
+        self._characters -= cost
+        self._lines -= self._weight
+
+
 class TranslationQueue:
     """Bounded queue in front of the thread that translates; all else is done by the event loop.
 
     Small requests are not held up by large ones: a batch has lines of all requests that can share
-    it, and a request that needs further batches lets those of another search go first.
+    it, and a request that needs further batches lets those of another search go first. The client
+    that has used least is the next, and while others wait a batch has few lines of each.
     """
 
     def __init__(self, max_lines: int) -> None:
@@ -116,6 +161,7 @@ class TranslationQueue:
         self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
         self.is_open = True
         self._requests: list[_Waiting] = []  # with lines that no batch has taken
+        self._used: Counter[Hashable] = Counter()  # characters of the clients that wait
         self._thread = ThreadPoolExecutor(1, "translation")
         self._work: asyncio.Task[None] | None = None
 
@@ -127,7 +173,7 @@ class TranslationQueue:
         self._thread.shutdown()
 
     async def translate(
-        self, search: Search, lines: Sequence[QueuedLine], timeout: float
+        self, search: Search, lines: Sequence[QueuedLine], timeout: float, client: Hashable = None
     ) -> list[Translation]:
         """Return the translations of lines, in order; what is cancelled leaves the queue.
 
@@ -135,9 +181,10 @@ class TranslationQueue:
         """
         if not lines:
             return []
-        if self.waiting + len(lines) > self._max_lines:
-            raise HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
-        waiting = _Waiting(search, deque(lines), asyncio.get_running_loop().create_future())
+        self._make_room(len(lines), client)
+        answer = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(search, deque(lines), answer, client)
+        self._enter(client)
         self._requests.append(waiting)
         self.waiting += len(lines)
         if self._work is None or self._work.done():
@@ -147,6 +194,34 @@ class TranslationQueue:
                 return await waiting.answer
         finally:
             self._drop(waiting)
+
+    def _make_room(self, lines: int, client: Hashable) -> None:
+        """Refuse the requests of a client that waits with more lines, or raise 503.
+
+        So one client that fills the queue keeps no other one from it.
+        """
+        full = HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
+        while self.waiting + lines > self._max_lines:
+            held: Counter[Hashable] = Counter()
+            for request in self._requests:
+                held[request.client] += len(request.lines)
+            largest, count = next(iter(held.most_common(1)), (client, 0))
+            if largest == client or held[client] + lines >= count:
+                raise full
+            last = next(each for each in reversed(self._requests) if each.client == largest)
+            self._drop(last)
+            if not last.answer.done():
+                last.answer.set_exception(full)
+
+    def _enter(self, client: Hashable) -> None:
+        """Let a client that did not wait be the next one, unless it has used much before."""
+        waiting = {request.client for request in self._requests}
+        if client not in waiting:
+            least = min((self._used[other] for other in waiting), default=0) - SHARE_CHARACTERS
+            self._used[client] = max(self._used.get(client, least), least)
+            for other in self._used.keys() - waiting - {client}:
+                if self._used[other] <= least or not waiting:
+                    del self._used[other]
 
     def _drop(self, waiting: _Waiting) -> None:
         """Remove a request that needs no more lines; no effect on a finished one."""
@@ -159,20 +234,26 @@ class TranslationQueue:
             await self._translate(self._take())
 
     def _take(self) -> _Batch:
-        """Take lines of the requests that can share a batch with the first one.
+        """Take lines of the requests that can share a batch with the first one of the next client.
 
         Other requests go before the remaining lines of these.
         """
-        search = self._requests[0].search
+        first = min(self._requests, key=lambda waiting: self._used[waiting.client])
+        search = first.search
         batch: _Batch = {waiting: [] for waiting in self._requests if waiting.search == search}
+        ordered = sorted(batch, key=lambda waiting: self._used[waiting.client])
+        room = _Room(search.weight, len({waiting.client for waiting in self._requests}) > 1)
         share = max(MIN_SHARE, BATCH_LINES // len(batch))
-        room, characters = BATCH_LINES / search.weight, BATCH_CHARACTERS / search.weight
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
-            for waiting, lines in batch.items():
-                while waiting.lines and len(lines) < most and room > 0 and characters > 0:
+            for waiting in ordered:
+                lines = batch[waiting]
+                while waiting.lines and len(lines) < most:
+                    cost = waiting.lines[0].cost
+                    if not room.has(waiting.client, cost):
+                        break
                     lines.append(waiting.lines.popleft())
-                    room -= 1
-                    characters -= lines[-1].characters
+                    room.take(waiting.client, cost)
+        self._used.update({client: round(used) for client, used in room.used.items()})
         batch = {waiting: lines for waiting, lines in batch.items() if lines}
         others = [waiting for waiting in self._requests if waiting not in batch]
         self._requests = others + [waiting for waiting in batch if waiting.lines]

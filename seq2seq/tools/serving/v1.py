@@ -1,6 +1,5 @@
 """API with all that the translator offers: tokens, scores, n-best lists, attention, settings."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -136,20 +135,24 @@ def router(service: Service) -> APIRouter:
         body = await service.read_json(request, TranslateLines)
         texts, documents = requests.text_list(body.text), list[SourceDocument]()
         if body.format is not None:
-            documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
+            size, read = sum(map(len, texts)), requests.read_documents
+            documents = await service.work(request, size, read, texts, body.format)
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
-        settings = await asyncio.to_thread(_settings, service.settings, body)
+        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
+        size = terms + sum(map(len, body.forbidden))
+        settings = await service.work(request, size, _settings, service.settings, body)
         n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
         model, beam_size = service.pairs[pair], body.beam_size
         search = Search(model, beam_size, n_best, text_only, constrained, settings)
-        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
-        service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
+        service.check_size(client, search, lines, size)
         # The queue numbers lines within a batch, so that they are checked before.
-        lines = await asyncio.to_thread(search.prepare, lines)
+        size += sum(line.characters for line in lines)
+        lines = await service.work(request, size, search.prepare, lines)
         translations = await service.translate(request, search, lines)
-        text = await asyncio.to_thread(_answer, pair, translations, body, documents)
+        answered = size * n_best
+        text = await service.work(request, answered, _answer, pair, translations, body, documents)
         return Response(text, media_type=JSON)
 
     return routes

@@ -1,5 +1,6 @@
 """`seq2seq report`: the page, its charts, and incomplete runs."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -68,7 +69,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(folder: Path, *words: str) -> int:
-    return main(["report", str(folder / "run"), *words, "--device", "cpu"])
+    with contextlib.chdir(folder):  # text of the current folder is quoted
+        return main(["report", str(folder / "run"), *words, "--device", "cpu"])
 
 
 def test_the_page_has_the_scores_of_evaluate(
@@ -101,6 +103,25 @@ def test_the_page_has_the_scores_of_evaluate(
     assert steps == ["4", "8", "12"] * (len(steps) // 3)
     assert steps
     assert str(trained) not in text  # no paths of this machine
+
+
+def test_text_from_elsewhere_is_quoted_only_on_request(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(trained / "run")
+    sentence = (trained / "test.src").read_text("utf-8").splitlines()[0]
+    pages = []
+    for words in ((), ("--quote-outside",)):
+        with contextlib.chdir(tmp_path):
+            assert main(["report", run, "-o", "page.html", "--device", "cpu", *words]) == 0
+        pages.append((tmp_path / "page.html").read_text("utf-8"))
+        errors = capsys.readouterr().err
+        for side in ("src", "tgt"):
+            assert f"note: reads {trained / 'test'}.{side}, which the config of {run}" in errors
+        assert ("--quote-outside shows its sentences" in errors) == (not words)
+    assert ["<h2>Worst sentences</h2>" in page for page in pages] == [False, True]
+    assert all("11 sentences of the test text" in page for page in pages)
+    assert sentence not in pages[0]
 
 
 def test_words_that_differ_are_marked() -> None:

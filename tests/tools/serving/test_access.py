@@ -93,8 +93,10 @@ def test_a_translation_that_takes_too_long_answers_503(
     """The limit, which is also that of sending the request, is short for the translation alone."""
     translate = TranslationQueue.translate
 
-    def translate_briefly(self: TranslationQueue, search: Any, lines: Any, _: float) -> Any:
-        return translate(self, search, lines, 0.1)
+    def translate_briefly(
+        self: TranslationQueue, search: Any, lines: Any, _: float, client: Any
+    ) -> Any:
+        return translate(self, search, lines, 0.1, client)
 
     monkeypatch.setattr(TranslationQueue, "translate", translate_briefly)
     with serve(tiny_pairs) as served:
@@ -241,10 +243,12 @@ def test_a_form_on_a_page_of_another_site_does_nothing(
 @pytest.mark.parametrize(
     ("fields", "counted"),
     [
-        ({"text": ["ba"] * 40, "beam_size": 30}, 800),
-        ({"text": ["ba"] * 40, "sampling": {"samples": 9}}, 240),
+        ({"text": ["ba"] * 40, "beam_size": 30}, 8_000),
+        ({"text": ["ba"] * 40, "sampling": {"samples": 9}}, 2_400),
+        ({"text": ["ba"] * 40, "sampling": {"samples": 9}, "mbr": "chrf"}, 3_696),
+        ({"text": "ba", "beam_size": 30, "groups": 30}, 600),
         ({"text": "ba", "prefix": "b" * 150}, 152),
-        ({"text": "ba", "constraints": [["ba", "b" * 150]]}, 154),
+        ({"text": "ba", "constraints": [["ba", "b" * 150]]}, 462),
         ({"text": "ba", "glossary": [["ba", "b" * 50], ["lo", "m" * 50]]}, 104),
         ({"text": "ba", "forbidden": ["b" * 90, "m" * 90]}, 180),
     ],
@@ -253,7 +257,7 @@ def test_a_form_on_a_page_of_another_site_does_nothing(
 def test_what_a_request_costs_counts_against_its_limit(
     fields: dict[str, Any], counted: int, tiny_pairs: LanguagePairs
 ) -> None:
-    """A beam of ten times the usual size costs as much as ten times the text."""
+    """A beam of ten times the usual size costs as much as ten times the text, and a line 20."""
     with serve(tiny_pairs, Limits(characters=100)) as served:
         reply = served.call("/v1/translate", fields)
         assert (reply.status, f"{counted:,}" in reply.error) == (413, True)
@@ -277,9 +281,9 @@ def test_a_client_with_a_token_has_characters_per_minute(
 
         assert [wait("a", 40), wait("a", 30), wait("b", 400)] == [0, 10, 0]
         now[0] += 10
-        assert [wait("a", 30), wait("a", 10)] == [0, 10]
+        assert [wait("a", 30), wait("a", 20)] == [0, 20]
         now[0] += 600
-        assert [wait("a", 200), wait("a", 10)] == [0, 150]
+        assert [wait("a", 200), wait("a", 20)] == [0, 160]
 
 
 def test_a_token_is_asked_for_before_the_body_is_read(tiny_pairs: LanguagePairs) -> None:

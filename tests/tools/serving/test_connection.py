@@ -16,6 +16,7 @@ pytest.importorskip("fastapi")
 from served import Served, serve, until
 
 from seq2seq.inference.translator import Translator
+from seq2seq.tools.serving import access
 from seq2seq.tools.serving import app as application
 from seq2seq.tools.serving.app import listen
 from seq2seq.tools.serving.service import LanguagePairs
@@ -122,9 +123,75 @@ def test_those_that_wait_longest_make_room_for_others(
         assert received(clients[-1]).startswith(b"HTTP/1.1 200 ")
 
 
+HALF = b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+
+
+@pytest.mark.race
+def test_a_body_that_does_not_come_makes_room_as_a_header_does(
+    tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(access, "MAX_CONNECTIONS", 5)
+    with serve(tiny_pairs) as served, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(served, HALF)) for _ in range(20)]
+        reply = served.call("/v1/translate", {"text": "ba."})
+        assert reply.status == 200
+        assert received(clients[0]) == b""
+
+
+@pytest.mark.race
+def test_health_is_answered_at_the_limit(
+    endless: threading.Event, tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "MAX_CONNECTIONS", 1)
+    with serve(tiny_pairs) as served, connected(served, post(1)):
+        assert endless.wait(600)
+        assert served.call("/languages").status == 503
+        assert served.call("/health").status == 200
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET /\0 HTTP/1.1\r\n\r\n",
+        HEAD + b"no colon\r\n\r\n",
+        HEAD + b"Content-Length: -1\r\n\r\n",
+        HEAD + b"X: " + b"a" * (1 << 16),
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\n\r\n",
+        b"GET /missing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ],
+)
+def test_every_refusal_has_the_security_headers(content: bytes, served: Served) -> None:
+    with connected(served) as client:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(content)
+            client.shutdown(socket.SHUT_WR)
+        head, _, body = received(client).partition(b"\r\n\r\n")
+    status, *fields = head.decode().split("\r\n")
+    assert status.split()[1][0] == "4"
+    named = dict(field.lower().split(": ", 1) for field in fields)
+    expected = {name.lower(): value.lower() for name, value in access.HEADERS.items()}
+    assert named.items() >= expected.items()
+    assert set(json.loads(body)) == {"error"}
+
+
+def test_an_error_outside_of_the_application_is_answered(
+    tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_host_name", lambda _host: 1 / 0)
+    guarded = access.Access(hosts=frozenset(["localhost"]))
+    with serve(tiny_pairs, access=guarded) as served:
+        reply = served.call("/health")
+        assert (reply.status, reply.error) == (500, "the server failed; its log has the reason")
+        named = {name.lower(): value for name, value in reply.headers.items()}
+        assert (
+            named.items() >= {name.lower(): text for name, text in access.HEADERS.items()}.items()
+        )
+
+
 def test_a_client_that_closes_its_sending_side_gets_its_answer(served: Served) -> None:
     """Interim answers, which every client skips, show whether it is still there."""
-    for lines in (1, 200):
+    for lines in (1, 150):
         with connected(served, post(lines)) as client:
             client.shutdown(socket.SHUT_WR)
             answer = received(client).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -188,7 +189,7 @@ def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyP
 def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(translation_queue, "BATCH_CHARACTERS", 10)
+    monkeypatch.setattr(translation_queue, "BATCH_CHARACTERS", 50)
 
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         await queue.translate(search(echo), lines_of("abcd", "efgh", "ijkl", "m" * 50, "n"), 60)
@@ -308,3 +309,68 @@ def test_a_line_is_prepared_once(
     ((first, second), (third,)), _, _ = run(body)
     assert sorted(texts) == ["ba ka.", "ka ba.", "zu ti."]
     assert [first, second, third] == translator.translate(["ba ka.", "zu ti.", "ka ba."])
+
+
+def test_a_client_with_few_lines_is_next_however_many_others_have() -> None:
+    """Four clients ask for 200 lines each; a fifth one waits for one batch of each at most."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
+        first = await held(queue, echo)
+        many = [
+            asyncio.create_task(
+                queue.translate(search(echo, 1 + n), lines_of(*[f"a{n}"] * 200), 60, f"many {n}")
+            )
+            for n in range(4)
+        ]
+        await until_waiting(queue, 801)
+        few = asyncio.create_task(queue.translate(search(echo, 9), lines_of("b"), 60, "few"))
+        await until_waiting(queue, 802)
+        echo.open.set()
+        await asyncio.gather(first, few, *many)
+        return [batch[0] for batch in echo.batches]
+
+    starts, echo, _ = run(body)
+    assert starts.index("b") <= 5
+    most = 1 + translation_queue.SHARE_CHARACTERS // translation_queue.LINE_CHARACTERS
+    assert max(map(len, echo.batches[:6])) <= most
+
+
+def test_lines_of_costly_searches_are_taken_one_by_one_while_others_wait() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        costly = dataclasses.replace(search(echo), beam_size=500)
+        slow = asyncio.create_task(queue.translate(costly, lines_of(*"abc"), 60, "slow"))
+        quick = asyncio.create_task(
+            queue.translate(search(echo), lines_of(*"x" * 200), 60, "quick")
+        )
+        await until_waiting(queue, 204)
+        echo.open.set()
+        await asyncio.gather(first, slow, quick)
+
+    _, echo, _ = run(body)
+    costly = [number for number, batch in enumerate(echo.batches) if "x" not in batch][1:]
+    assert [echo.batches[number] for number in costly] == [["a"], ["b"], ["c"]]
+    between = {later - number for number, later in itertools.pairwise(costly)}
+    assert min(between) > 1  # the other client's lines
+
+
+def test_a_client_that_fills_the_queue_makes_room_for_another() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
+        first = await held(queue, echo)
+        greedy = [
+            asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60, "greedy"))
+            for _ in range(2)
+        ]
+        await until_waiting(queue, 9)
+        modest = asyncio.create_task(
+            queue.translate(search(echo), lines_of("x", "y"), 60, "modest")
+        )
+        await until_waiting(queue, 7)
+        echo.open.set()
+        return await asyncio.gather(first, modest, *greedy, return_exceptions=True)
+
+    (_, modest, kept, refused), _, queue = run(body, max_lines=9)
+    assert (len(modest), len(kept)) == (2, 4)
+    assert isinstance(refused, HTTPException)
+    assert refused.status_code == 503
+    assert queue.waiting == 0

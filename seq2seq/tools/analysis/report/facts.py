@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seq2seq.config.schema import Config, with_paths
-from seq2seq.data.corpus import read_pairs
+from seq2seq.data.corpus import paths_of, read_pairs
 from seq2seq.data.languages import language_name
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
@@ -21,6 +21,7 @@ from seq2seq.runs import metrics_file, run_config, tensor_file
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runtime import console, errors
 from seq2seq.runtime.figures import Curve
+from seq2seq.runtime.files import outside
 from seq2seq.text.characters import is_blank
 from seq2seq.tools.analysis.scored_text import LengthUnit, length_buckets, length_unit, score_text
 
@@ -72,6 +73,17 @@ class SplitScores(NamedTuple):
     references: list[str]
     hypotheses: list[str]
     worst: list[ScoredSentence]  # with their attention, if the model has any
+    is_quoted: bool = True  # otherwise the page shows none of its sentences
+
+
+class Scoring(NamedTuple):
+    """Options by which a report translates and scores a text."""
+
+    split: Split | None  # None: test, or else valid
+    beam: int | None
+    device: str
+    quotes_outside: bool = False  # shows sentences of files that the run names elsewhere
+    on_translated: Callable[[int], object] | None = None
 
 
 class RunFacts(NamedTuple):
@@ -85,15 +97,10 @@ class RunFacts(NamedTuple):
     samples: list[SampleHistory]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
+    outside: list[Path]  # files of the text that lie outside of the run and the current folder
 
 
-def gather(
-    run: Path,
-    split: Split | None,
-    beam: int | None,
-    device: str,
-    on_translated: Callable[[int], object] | None = None,
-) -> RunFacts:
+def gather(run: Path, how: Scoring) -> RunFacts:
     """Collect the facts of a run; score its test text, or else its validation text.
 
     Raises UserError without trained weights, and if a split that was asked for cannot be scored.
@@ -103,13 +110,18 @@ def gather(
     header, shapes = tensor_file.read_header(run / BEST)
     scored, unscored = None, ""
     default: Split = "test" if config.data.test is not None else "valid"
+    split = how.split or default
+    files = config.data.valid if split == "valid" else config.data.test
+    elsewhere = outside(paths_of(files).values(), run) if files is not None else []
     try:
-        translator = Translator.load(run, device=device)
-        scored = _scored(translator, config, split or default, beam, on_translated)
+        translator = Translator.load(run, device=how.device)
+        scored = _scored(translator, config, how._replace(split=split))
     except errors.UserError as error:
-        if split is not None:
+        if how.split is not None:
             raise
         unscored = str(error)
+    if scored is not None and elsewhere and not how.quotes_outside:
+        scored = scored._replace(lines=[], worst=[], is_quoted=False)
     figures = metrics_file.read_metrics(run)
     charts = {title: _curves(figures, names) for title, names in _CHARTS.items()}
     parameters = sum(map(math.prod, shapes.values()))
@@ -127,6 +139,7 @@ def gather(
         _samples(run / SAMPLES),
         scored,
         unscored,
+        elsewhere,
     )
 
 
@@ -182,21 +195,18 @@ def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[
     return curves
 
 
-def _scored(
-    translator: Translator,
-    config: Config,
-    split: Split,
-    beam: int | None,
-    on_translated: Callable[[int], object] | None,
-) -> SplitScores:
+def _scored(translator: Translator, config: Config, how: Scoring) -> SplitScores:
     """Translate and score a text; raises UserError if it does not exist."""
+    split: Split = how.split or "test"
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
         remedy = f"choose {errors.argument('split', 'valid')}"
         raise errors.UserError(f"{translator.name}: its config has no data.test; {remedy}")
     text = read_pairs(files)
-    size = translator.beam_size(beam, 1)
-    translations = translator.translate(text.src, size, text_only=True, on_translated=on_translated)
+    size = translator.beam_size(how.beam, 1)
+    translations = translator.translate(
+        text.src, size, text_only=True, on_translated=how.on_translated
+    )
     hypotheses = [translation.text for translation in translations]
     scored = score_text(hypotheses, text.tgt, config.data.tgt_lang)
     sentences = metrics.sentence_scores(hypotheses, [text.tgt], segmentation=scored.segmentation)

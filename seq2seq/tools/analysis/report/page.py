@@ -170,6 +170,8 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
 
 def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
     """Yield the sentences that one run translates better than the other, by chrF2."""
+    if not all(text.is_quoted for text in scored):
+        return
     numbers = {line.number for line in facts.shown(scored[0].lines, scored[0].unit)}
     pairs = [
         pair

@@ -1,0 +1,52 @@
+"""A second Ctrl-C ends the process at once, whatever it computes."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_TOGETHER = 0.3  # seconds in which several signals are one Ctrl-C, which wrappers pass on
+
+
+@contextmanager
+def second_interrupt_ends() -> Iterator[None]:
+    """End the process at a second SIGINT: the first may wait for a computation outside of Python.
+
+    A command that handles SIGINT itself, as training and the server do, is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    if before != -1:  # of the calling program
+        signal.set_wakeup_fd(before)
+    else:
+        threading.Thread(target=_watch, args=(reader,), name="interrupts", daemon=True).start()
+    try:
+        yield
+    finally:
+        if before == -1:
+            signal.set_wakeup_fd(-1)
+        os.close(writer)  # ends the thread
+        if before != -1:
+            os.close(reader)
+
+
+def _watch(reader: int) -> None:
+    """Read the numbers of signals as they arrive; the system writes them, not Python."""
+    first = None
+    with suppress(OSError):
+        while numbers := os.read(reader, 1):
+            is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if numbers[0] != signal.SIGINT or not is_default:
+                continue
+            now = time.monotonic()
+            if first is not None and now - first > _TOGETHER:
+                os._exit(128 + signal.SIGINT)
+            first = now if first is None else first
+    with suppress(OSError):
+        os.close(reader)

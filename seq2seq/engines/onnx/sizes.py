@@ -1,0 +1,527 @@
+"""Infer the sizes of all values of a graph, and the work of its operators, before it is computed.
+
+Each operator of a model has a rule, which returns the sizes of its results for all sizes of the
+inputs. Where they would depend on anything else, and for other operators, SizeError is raised.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, numpy_helper
+
+from seq2seq.engines.onnx.graph import attribute, bodies
+from seq2seq.engines.onnx.size import NAMED, ONE, UNKNOWN, Dims, Size, SizeError, product
+
+_MAX_RANK = 8
+_MAX_CONTENT = 64  # entries of a value that sizes are computed from
+_ALL = (1 << 31) - 1  # as the end of a part: all entries
+_NUMBERS = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
+_ENTRY_WORK = 4  # of an operator that is no product, by entry; the work of a product is 1
+
+
+class Value(NamedTuple):
+    """Dimensions of a value, and its entries if they are few, whole and known."""
+
+    dims: Dims
+    content: Dims | None = None
+
+    @property
+    def entries(self) -> Size:
+        return product(self.dims)
+
+    def known(self) -> Dims:
+        if self.content is None:
+            raise SizeError(UNKNOWN)
+        return self.content
+
+    def numbers(self) -> list[int]:
+        """Return entries that do not depend on the inputs; raises SizeError for others."""
+        numbers = [entry.number for entry in self.known()]
+        if None in numbers:
+            raise SizeError(UNKNOWN)
+        return [number for number in numbers if number is not None]
+
+
+def _whole(value: Value) -> Value:
+    """Return a value without entries that could not be used as a size."""
+    is_small = value.content is not None and len(value.dims) < 2
+    return value if is_small else Value(value.dims)
+
+
+def tensor_value(tensor: TensorProto) -> Value:
+    """Return the size of a weight, whose bytes have been compared with it, and small contents."""
+    dims = tuple(map(Size, tensor.dims))
+    count = math.prod(tensor.dims)
+    if count > _MAX_CONTENT or len(dims) > 1 or tensor.data_type not in _NUMBERS:
+        return Value(dims)
+    array = numpy_helper.to_array(tensor).reshape(-1)
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
+        return Value(dims)
+    return Value(dims, tuple(Size(int(entry)) for entry in array))
+
+
+ABSENT = Value(())  # an optional input
+Rule = Callable[[NodeProto, Sequence[Value]], list[Value]]
+
+
+def broadcast(*many: Dims) -> Dims:
+    """Return the dimensions of an operator by entries; raises SizeError if they do not fit."""
+    rank = max(map(len, many), default=0)
+    padded = [(ONE,) * (rank - len(dims)) + dims for dims in many]
+    return tuple(map(_joined, zip(*padded, strict=True)))
+
+
+def _joined(sizes: Sequence[Size]) -> Size:
+    wide = [size for size in sizes if size != ONE]
+    if len({size[:5] for size in wide}) > 1:
+        raise SizeError("has values whose sizes do not fit together")
+    exact = [size for size in wide if size.is_exact]
+    return next(iter([*exact, *wide]), ONE)
+
+
+def _axis(number: int, rank: int) -> int:
+    if not -rank <= number < max(rank, 1):
+        raise SizeError("has an axis that its value lacks")
+    return number % rank if rank else 0
+
+
+def _axes(node: NodeProto, inputs: Sequence[Value], rank: int) -> list[int] | None:
+    """Return the axes of an operator, by its second input or attribute, or None."""
+    given = inputs[1].numbers() if len(inputs) > 1 else attribute(node, "axes")
+    return None if given is None else sorted({_axis(number, rank) for number in given})
+
+
+def _by_entry(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = broadcast(*(value.dims for value in inputs))
+    return [Value(dims, _computed(node.op_type, [value.content for value in inputs]))]
+
+
+def _computed(kind: str, contents: Sequence[Dims | None]) -> Dims | None:
+    """Return the entries of a sum, product or quotient, if they are known for all sizes."""
+    operation = {"Add": Size.plus, "Mul": Size.times, "Div": Size.over}.get(kind)
+    if operation is None or len(contents) != 2 or None in contents:
+        return None
+    first, second = (content or () for content in contents)
+    length = max(len(first), len(second))
+    if min(len(first), len(second)) == 1:
+        first *= length // len(first)
+        second *= length // len(second)
+    if len(first) != len(second):
+        return None
+    try:
+        entries = tuple(operation(*pair) for pair in zip(first, second, strict=True))
+    except SizeError:
+        return None
+    is_known = all(
+        entry.is_exact and (entry.factor > 0 or not any(entry.powers)) for entry in entries
+    )
+    return entries if is_known else None
+
+
+def _like_first(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    first = inputs[0] if node.op_type == "Identity" else Value(inputs[0].dims)
+    return [first] + [Value(first.dims) for _ in node.output[1:]]
+
+
+def _cast(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    if attribute(node, "to") == TensorProto.STRING:
+        raise SizeError("has texts")
+    return [inputs[0]]
+
+
+def _reshape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source, wished = inputs[0], list(inputs[1].known())
+    dims: list[Size] = []
+    for place, size in enumerate(wished):
+        if size == Size(0) and not attribute(node, "allowzero", 0):
+            size = source.dims[place]
+        dims.append(size)
+    rest = [place for place, size in enumerate(dims) if size.number == -1]
+    if rest:
+        others = product(size for place, size in enumerate(dims) if place != rest[0])
+        dims[rest[0]] = source.entries.over(others)
+    if any(size.factor < 0 for size in dims) or not product(dims).same(source.entries):
+        raise SizeError("has a value of another number of entries than its shape")
+    return [_whole(Value(tuple(dims), source.content))]
+
+
+def _flatten(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims
+    axis = attribute(node, "axis", 1)
+    axis = axis + len(dims) if axis < 0 else axis
+    return [Value((product(dims[:axis]), product(dims[axis:])))]
+
+
+def _squeeze(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source = inputs[0]
+    axes = _axes(node, inputs, len(source.dims))
+    if axes is None or any(source.dims[axis] != ONE for axis in axes):
+        raise SizeError("squeezes an axis that may have several entries")
+    dims = tuple(dim for axis, dim in enumerate(source.dims) if axis not in axes)
+    return [_whole(Value(dims, source.content))]
+
+
+def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source, given = inputs[0], inputs[1].numbers()
+    rank = len(source.dims) + len(given)
+    axes = {_axis(number, rank) for number in given}
+    if len(axes) != len(given):
+        raise SizeError("has an axis twice")
+    remaining = iter(source.dims)
+    dims = tuple(ONE if axis in axes else next(remaining) for axis in range(rank))
+    return [_whole(Value(dims, source.content))]
+
+
+def _transpose(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims
+    order = attribute(node, "perm") or list(range(len(dims)))[::-1]
+    if sorted(order) != list(range(len(dims))):
+        raise SizeError("has an order of axes that its value lacks")
+    return [Value(tuple(dims[axis] for axis in order))]
+
+
+def _slice(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source, starts, ends = inputs[0], inputs[1].numbers(), inputs[2].known()
+    rank = len(source.dims)
+    axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(starts)))
+    steps = inputs[4].numbers() if len(inputs) > 4 else [1] * len(starts)
+    dims, content = list(source.dims), source.content
+    for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
+        axis = _axis(given, rank)
+        dims[axis] = _sliced(source.dims[axis], start, end, step)
+        if content is not None and end.number is not None:
+            content = content[slice(start, end.number if step > 0 else None, step)]
+        else:
+            content = None
+    return [Value(tuple(dims), content)]
+
+
+def _sliced(size: Size, start: int, end: Size, step: int) -> Size:
+    """Return the number of entries of a part of an axis, or what bounds it."""
+    last = end.number
+    if size.number is not None and last is not None and step > 0:
+        return Size(len(range(*slice(start, last, step).indices(size.number))))
+    if start != 0 or step != 1:
+        return size.bound()
+    if last is None:
+        if end.same(size):
+            return size
+        return size.bound() if end.offset < 0 else end.bound()  # negative: from the last
+    if last == 1 and size.number is None and size.offset >= 0:
+        return ONE  # the sizes of inputs are at least 1
+    if last == -1 and size.offset >= 0:
+        return size.plus(Size(-1))
+    return size if last >= _ALL else size.bound()
+
+
+def _split(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims, count = inputs[0].dims, len(node.output)
+    axis = _axis(attribute(node, "axis", 0), len(dims))
+    if len(inputs) > 1:
+        parts = list(map(Size, inputs[1].numbers()))
+        total = dims[axis].number
+        if total is None or sum(part.factor for part in parts) != total or len(parts) != count:
+            raise SizeError("has parts of other sizes than their sum")
+    else:
+        parts = [dims[axis].over(Size(count))] * count
+    return [Value((*dims[:axis], part, *dims[axis + 1 :])) for part in parts]
+
+
+def _concat(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    rank = len(inputs[0].dims)
+    axis = _axis(attribute(node, "axis", 0), rank)
+    total = Size(0)
+    for value in inputs:
+        total = total.plus(value.dims[axis])
+    others = [(*value.dims[:axis], ONE, *value.dims[axis + 1 :]) for value in inputs]
+    if any(len(dims) != rank for dims in others):
+        raise SizeError("joins values of other ranks")
+    dims = list(broadcast(*others))
+    dims[axis] = total
+    content: Dims | None = ()
+    for value in inputs:
+        content = None if content is None or value.content is None else content + value.content
+    if content is not None and len(content) > _MAX_CONTENT:
+        content = None
+    return [_whole(Value(tuple(dims), content))]
+
+
+def _gather(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source, indices = inputs
+    axis = _axis(attribute(node, "axis", 0), len(source.dims))
+    dims = (*source.dims[:axis], *indices.dims, *source.dims[axis + 1 :])
+    content = None
+    if source.content is not None and indices.content is not None:
+        content = tuple(source.content[place] for place in indices.numbers())
+    return [_whole(Value(dims, content))]
+
+
+def _gather_elements(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    return [Value(inputs[1].dims)]
+
+
+def _gather_nd(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    source, indices = inputs[0].dims, inputs[1].dims
+    depth = indices[-1].number
+    batched = attribute(node, "batch_dims", 0)
+    if depth is None or not 0 < depth <= len(source) - batched:
+        raise SizeError(UNKNOWN)
+    return [Value((*indices[:-1], *source[batched + depth :]))]
+
+
+def _expand(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    return [Value(broadcast(inputs[0].dims, _lengths(inputs[1])))]
+
+
+def _lengths(value: Value) -> Dims:
+    """Return entries as dimensions of a result."""
+    if any(size.factor < 0 for size in value.known()):
+        raise SizeError("has a value of a negative size")
+    return value.known()
+
+
+def _tile(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    pairs = zip(inputs[0].dims, _lengths(inputs[1]), strict=True)
+    return [Value(tuple(dim.times(count) for dim, count in pairs))]
+
+
+def _pad(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims, pads = list(inputs[0].dims), inputs[1].numbers()
+    axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(dims)))
+    if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
+        raise SizeError(UNKNOWN)
+    for place, given in enumerate(axes):
+        axis = _axis(given, len(dims))
+        dims[axis] = dims[axis].plus(Size(pads[place] + pads[place + len(axes)]))
+    return [Value(tuple(dims))]
+
+
+def _constant_of_shape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = _lengths(inputs[0])
+    tensor = attribute(node, "value")
+    entry = Value((), (Size(0),)) if tensor is None else tensor_value(tensor)
+    count = product(dims).number
+    content = None
+    if entry.content is not None and count is not None and count <= _MAX_CONTENT:
+        content = entry.content * count
+    return [_whole(Value(dims, content))]
+
+
+def _range(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    start, end, step = (value.known()[0] for value in inputs)
+    if start != Size(0) or step != ONE or end.factor < 0:
+        raise SizeError("has a Range other than from 0 by 1")
+    return [Value((end,))]
+
+
+def _shape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims[attribute(node, "start", 0) : attribute(node, "end")]
+    is_known = all(dim.is_exact for dim in dims)
+    return [Value((Size(len(dims)),), dims if is_known else None)]
+
+
+def _size(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    count = inputs[0].entries
+    return [Value((), (count,) if count.is_exact else None)]
+
+
+def _reduce(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims
+    axes = _axes(node, inputs, len(dims))
+    if not axes:
+        axes = [] if attribute(node, "noop_with_empty_axes", 0) else list(range(len(dims)))
+    return [Value(_without(dims, axes, bool(attribute(node, "keepdims", 1))))]
+
+
+def _without(dims: Dims, axes: Sequence[int], keep: bool) -> Dims:
+    kept = [(ONE,) if keep else ()] if axes else []
+    parts = (kept[0] if axis in axes else (dim,) for axis, dim in enumerate(dims))
+    return tuple(size for part in parts for size in part)
+
+
+def _arg(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims
+    axes = [_axis(attribute(node, "axis", 0), len(dims))]
+    return [Value(_without(dims, axes, bool(attribute(node, "keepdims", 1))))]
+
+
+def _layer_norm(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = inputs[0].dims
+    first = _axis(attribute(node, "axis", -1), len(dims))
+    statistics = _without(dims, range(first, len(dims)), keep=True)
+    return [Value(dims), *(Value(statistics) for _ in node.output[1:])]
+
+
+def _topk(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    dims = list(inputs[0].dims)
+    (count,) = inputs[1].numbers()
+    axis = _axis(attribute(node, "axis", -1), len(dims))
+    dims[axis] = Size(count)
+    return [Value(tuple(dims)) for _ in node.output]
+
+
+def _matmul(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    first, second = (value.dims for value in inputs[:2])
+    if not first or not second or not first[-1].same(second[max(-2, -len(second))]):
+        raise SizeError("multiplies values whose sizes do not fit together")
+    rows, columns = first[-2:-1], second[-1:] if len(second) > 1 else ()
+    return [Value((*broadcast(first[:-2], second[:-2]), *rows, *columns))]
+
+
+def _gemm(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    first, second = (value.dims for value in inputs[:2])
+    if attribute(node, "transA", 0):
+        first = first[::-1]
+    if attribute(node, "transB", 0):
+        second = second[::-1]
+    if len(first) != 2 or len(second) != 2 or not first[1].same(second[0]):
+        raise SizeError("multiplies values whose sizes do not fit together")
+    return [Value((first[0], second[1]))]
+
+
+def _einsum(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    sizes = _letters(node, inputs)
+    output = attribute(node, "equation").decode().replace(" ", "").partition("->")[2]
+    return [Value(tuple(sizes[letter] for letter in output))]
+
+
+def _letters(node: NodeProto, inputs: Sequence[Value]) -> dict[str, Size]:
+    """Return the size of each letter of an equation such as nsh,nh->ns."""
+    terms, arrow, _ = attribute(node, "equation").decode().replace(" ", "").partition("->")
+    sizes: dict[str, Size] = {}
+    for letters, value in zip(terms.split(","), inputs, strict=True):
+        for letter, dim in zip(letters, value.dims, strict=True):
+            sizes[letter] = _joined((sizes.get(letter, ONE), dim))
+    if not arrow or not "".join(sizes).isalpha():
+        raise SizeError("has an equation that no model has")
+    return sizes
+
+
+_BY_ENTRY = (
+    "Add Sub Mul Div Pow Mod Max Min Sum Mean Where Equal Greater GreaterOrEqual Less LessOrEqual "
+    "And Or Xor PRelu"
+)
+_LIKE_FIRST = (
+    "Identity Abs Neg Sign Not Exp Log Sqrt Reciprocal Tanh Sigmoid Softmax LogSoftmax Relu "
+    "LeakyRelu Elu Selu Celu Softplus Softsign HardSigmoid HardSwish Mish Erf Sin Cos Atan Floor "
+    "Ceil Round Clip IsNaN IsInf QuantizeLinear DequantizeLinear ScatterElements CumSum Trilu "
+    "LpNormalization"
+)
+_REDUCE = "Sum Mean Max Min Prod L1 L2 LogSum LogSumExp SumSquare"
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_BY_ENTRY.split(), _by_entry),
+    **dict.fromkeys(_LIKE_FIRST.split(), _like_first),
+    **dict.fromkeys((f"Reduce{kind}" for kind in _REDUCE.split()), _reduce),
+    **dict.fromkeys(("MatMul", "MatMulInteger", "MatMulIntegerToFloat"), _matmul),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    "Cast": _cast,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    "LayerNormalization": _layer_norm,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Slice": _slice,
+    "Split": _split,
+    "Concat": _concat,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Pad": _pad,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "Shape": _shape,
+    "Size": _size,
+    "TopK": _topk,
+}
+LOOP = "Scan"
+
+
+def _work(node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> list[Size]:
+    """Return the work of an operator, as a sum."""
+    kind = node.op_type
+    if kind.startswith("MatMul"):
+        return [results[0].entries.times(inputs[0].dims[-1])]
+    if kind == "Gemm":
+        return [results[0].entries.times(inputs[0].dims[0 if attribute(node, "transA", 0) else 1])]
+    if kind == "Einsum":
+        return [product(_letters(node, inputs).values())]
+    read = () if kind in ("Gather", "Shape", "Size", "Slice") else inputs
+    return [value.entries.times(Size(_ENTRY_WORK)) for value in (*read, *results)]
+
+
+@dataclass
+class Cost:
+    """Entries of the values that a graph computes, and the work of each of its operators."""
+
+    entries: list[Size] = field(default_factory=list)
+    work: list[list[Size]] = field(default_factory=list)  # a sum for each operator
+
+    def add(self, node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> None:
+        work = _work(node, inputs, results)
+        self.entries += work if node.op_type == "Einsum" else [value.entries for value in results]
+        self.work.append(work)
+
+    def add_loop(self, body: "Cost", count: Size) -> None:
+        """Count the operators of a body that is computed several times."""
+        self.entries += [size.times(count) for size in body.entries]
+        self.work += [[size.times(count) for size in sizes] for sizes in body.work]
+
+
+def infer(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> tuple[dict[str, Value], Cost]:
+    """Return the sizes of all values of a graph, given those of its inputs, and its work.
+
+    Raises SizeError.
+    """
+    cost = Cost()
+    values = dict(inputs)
+    values |= {tensor.name: tensor_value(tensor) for tensor in graph.initializer}
+    for node in graph.node:
+        read = [values[name] if name else ABSENT for name in node.input]
+        if node.op_type == LOOP:
+            results, body = _loop(node, values)
+            cost.add_loop(body, read[-1].dims[0])
+            cost.entries += [value.entries for value in results]
+        else:
+            results = _results(node, read)
+            cost.add(node, read, results)
+        values |= zip(node.output, results, strict=False)
+    return values, cost
+
+
+def _results(node: NodeProto, read: Sequence[Value]) -> list[Value]:
+    if node.op_type == "Constant":
+        return [tensor_value(attribute(node, "value"))]
+    if node.op_type not in RULES:
+        raise SizeError(f"has the operator {node.op_type!a:.80}, which no exported model has")
+    results = RULES[node.op_type](node, read)
+    if max(len(value.dims) for value in results) > _MAX_RANK:
+        raise SizeError(f"has a value of more than {_MAX_RANK} dimensions")
+    return results
+
+
+def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Cost]:
+    """Return the results of a loop over the tokens of sources, and the cost of its body."""
+    (body,) = bodies(node)
+    *states, scanned = (values[name] for name in node.input)
+    count, *entry = scanned.dims
+    if {item.name for item in node.attribute} != {"body", "num_scan_inputs"}:
+        raise SizeError("has a loop of another kind than models have")
+    if attribute(node, "num_scan_inputs") != 1 or count != NAMED["source"]:
+        raise SizeError("has a loop over something else than the tokens of a source")
+    parts = [*(Value(state.dims) for state in states), Value(tuple(entry))]
+    names = (value.name for value in body.input)
+    inner, cost = infer(body, {**values, **dict(zip(names, parts, strict=True))})
+    results = [inner[value.name] for value in body.output]
+    after, collected = results[: len(states)], results[len(states) :]
+    if [value.dims for value in after] != [value.dims for value in states]:
+        raise SizeError("has a loop whose state changes its size")
+    return [*after, *(Value((count, *value.dims)) for value in collected)], cost

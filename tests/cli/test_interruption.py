@@ -1,0 +1,38 @@
+"""Ctrl-C: a second one ends a process that computes outside of Python."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.race
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of the C library")
+def test_a_second_interrupt_ends_what_python_waits_for() -> None:
+    """A lock of the system is held for ever, which no signal interrupts."""
+    code = (
+        "import ctypes, time\n"
+        "from seq2seq.cli.interruption import second_interrupt_ends\n"
+        "mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
+        "library.pthread_mutex_init(mutex, None)\n"
+        "library.pthread_mutex_lock(mutex)\n"
+        "with second_interrupt_ends():\n"
+        "    print('waits', flush=True)\n"
+        "    while True:\n"
+        "        try:\n"
+        "            library.pthread_mutex_lock(mutex)\n"
+        "        except KeyboardInterrupt:  # the first may come earlier\n"
+        "            pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waits\n"
+        while child.poll() is None:  # signals that arrive together count as one
+            os.kill(child.pid, signal.SIGINT)
+            try:
+                child.wait(0.5)
+            except subprocess.TimeoutExpired:
+                continue
+        assert child.returncode == 128 + signal.SIGINT
