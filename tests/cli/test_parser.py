@@ -24,6 +24,7 @@ ARGUMENTS = {
     "check": ["config.yaml"],
     "split": ["-i", "a.tsv", "-o", "b.tsv"],
     "train": ["config.yaml"],
+    "distill-train": ["config.yaml"],
     "compare": ["config.yaml"],
     "translate": ["-m", "run"],
     "evaluate": [],

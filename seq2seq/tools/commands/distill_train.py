@@ -97,15 +97,15 @@ def run(options: Options) -> int:
     arguments.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
     work = _prepare(options)
-    if work.record.result is None or options.dry_run:
-        console.say(plan_table(work))
-    if options.dry_run:
-        return 0
     with arguments.frozen_objects():
         from seq2seq.tools.distillation.distillation import begin_again_note, distil
 
-    if work.record.result is not None:
+    if work.record.result is None:
+        console.say(plan_table(work))
+    else:
         console.logger.info(begin_again_note(work.config.run_dir))
+    if options.dry_run:
+        return 0
     try:
         result = distil(work, options.tidy, options.overwrite)
     except KeyboardInterrupt:
@@ -181,8 +181,9 @@ def _closing(work: "Distillation", result: "Result") -> list[str]:
 
     folder, gains = work.config.run_dir, result.gains()
     unit = "chrF2" if result.metric == "chrf" else "BLEU"
-    compared = ", ".join(f"{gain:+.1f} against {name}" for name, gain in gains.items())
-    lines = [f"{folder}: has {result.name}" + (f" ({unit} {compared})" if compared else "")]
+    score = f"{unit} {result.scores[result.name][result.metric]:.1f}"
+    compared = [f"{gain:+.1f} against {name}" for name, gain in gains.items()]
+    lines = [f"{folder}: has {result.name}: {', '.join([score, *compared])}"]
     if result.stopped_early:
         from seq2seq.tools.distillation.choice import LEAST_BLEU
 

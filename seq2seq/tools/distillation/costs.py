@@ -26,6 +26,7 @@ from seq2seq.training.session import new_session, session_data
 
 # Epochs of training that take as long as the translation of the text by one model, beam 3, int8.
 TRANSLATION_EPOCHS = 0.6
+MULTIPLE = 5.0  # time of all steps, in multiples of the plain training
 START_SECONDS = 5.0  # until a command has loaded its packages, its text and its models
 SCORING_SECONDS = 15.0  # of a validation text of usual size by one model
 

@@ -12,7 +12,7 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import write_errors
 from seq2seq.runtime.locks import FolderLock
-from seq2seq.text.text_files import iter_lines
+from seq2seq.text.text_files import checksum_of_file, iter_lines
 from seq2seq.tools.analysis.recipe import TextFacts, measure_text
 from seq2seq.tools.distillation import choice, configs, costs
 from seq2seq.tools.distillation.plan import SCORE, STUDENTS, TEACHERS, Plan, Request, plan_of
@@ -71,19 +71,17 @@ def prepare(
     """
     config = request.config
     folder = config.run_dir
-    for path in config.data.paths():
-        if place.folder.resolve() in path.resolve().parents:
-            text = f"lies in {place.folder}, which this command writes. Move it away"
-            raise UserError(f"{path}: {text}")
+    _check_apart(request, place)
     record = None if overwrite else Record.read(folder)
     checkpoint.check_score_class(config)
     run_folder.check_folder(config, resume=False, overwrite=overwrite or record is not None)
     _check(request)
     facts, request = _measured(request)
+    further = request.monolingual and checksum_of_file(request.monolingual)[:12]
     options = {
         "--hours": hours,
         "--generations": request.generations,
-        "--monolingual": request.monolingual and request.monolingual_size,
+        "--monolingual (checksum)": further,
     }
     keys = request_keys(config, request.teachers, options)
     if record is not None:
@@ -96,6 +94,15 @@ def prepare(
     expected = {step.name: costs.seconds_of(step, epochs) for step in plan.steps}
     record = Record.begin(folder, keys, outline, expected)
     return Distillation(request, place, plan, record, jobs)
+
+
+def _check_apart(request: Request, place: Workplace) -> None:
+    """Raise UserError for a text in the folder that the steps write."""
+    more = () if request.monolingual is None else (request.monolingual,)
+    for path in (*request.config.data.paths(), *more):
+        if place.folder.resolve() in path.resolve().parents:
+            text = f"lies in {place.folder}, which this command writes. Move it away"
+            raise UserError(f"{path}: {text}")
 
 
 def _check(request: Request) -> None:

@@ -80,9 +80,9 @@ def _log_lines(name: str, stream: IO[bytes]) -> None:
 
 
 def wait_for_one(running: Iterable[Work], stops: Sequence[int]) -> None:
-    """Wait until one of the commands has ended, or a signal to stop has arrived."""
+    """Wait until one of the commands, if there are any, has ended, or a signal has arrived."""
     running = list(running)
-    while not stops and all(work.poll() is None for work in running):
+    while running and not stops and all(work.poll() is None for work in running):
         time.sleep(_POLL_SECONDS)
 
 

@@ -79,7 +79,9 @@ class Record:
     def speed(self) -> float:
         """Return how many times the expected seconds the finished trainings took; 1 before any."""
         steps = self.tree["steps"].items()
-        trained = [name for name, entry in steps if entry["finished"] and entry["command"][1] == "train"]
+        trained = [
+            name for name, entry in steps if entry["finished"] and entry["command"][1] == "train"
+        ]
         expected = sum(self.expected[name] for name in trained)
         taken = sum(map(self.seconds, trained))
         return taken / expected if expected and taken else 1.0
