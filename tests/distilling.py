@@ -42,7 +42,9 @@ class FakeCommands:
             run = config.run_dir
             run.mkdir(exist_ok=True)
             (run / CONFIG).write_bytes(Path(words[1]).read_bytes())
-            texts = [path.read_bytes() for corpus in config.data.train for path in corpus.paths.values()]
+            texts = [
+                path.read_bytes() for corpus in config.data.train for path in corpus.paths.values()
+            ]
             (run / BEST).write_bytes(b"".join([name.encode(), *texts]))
         elif words[0] == "evaluate":
             bleu = self.scores.get(name.removeprefix("score-"), 20.0)

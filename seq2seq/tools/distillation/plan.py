@@ -35,7 +35,7 @@ SCORE = "score-"  # before the name of a model or an ensemble
 
 
 class Request(NamedTuple):
-    """What a user asks to distil."""
+    """Configs and texts to distil, as a user gives them."""
 
     config: Config
     teachers: tuple[Config, ...] = ()  # given by configs of their own; else seeds of the config
@@ -51,7 +51,7 @@ class Request(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """How much is made."""
+    """Size of a distillation: teachers, reversed model and generations."""
 
     teachers: int = 2
     has_reversed: bool = True
