@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "further text of the target language to back-translate, one sentence per line"
     parser.add_argument("--monolingual", type=Path, metavar="FILE", help=text)
-    text = "steps at once, of one CPU thread each (default: 1, with --threads)"
+    text = "steps at once, each with one CPU thread (default: one step, with --threads)"
     parser.add_argument("--jobs", type=arguments.count, default=1, metavar="N", help=text)
     text = "print the plan, and write nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
@@ -134,13 +134,15 @@ def _prepare(options: Options) -> "Distillation":
     with arguments.frozen_objects():
         from seq2seq.inference.loaders.load import is_cpu
         from seq2seq.tools.distillation.distillation import log_plan_notes, prepare
-        from seq2seq.tools.distillation.plan import Request
+        from seq2seq.tools.distillation.plan import DistillationRequest
         from seq2seq.tools.distillation.steps import FOLDER, Workplace
 
     device = options.device
     folder = config.run_dir / FOLDER
     place = Workplace(folder, device, int8=is_cpu(device), scores=tuple(options.scores))
-    request = Request(config, teachers, options.monolingual, generations=options.generations)
+    request = DistillationRequest(
+        config, teachers, options.monolingual, generations=options.generations
+    )
     work = prepare(request, place, options.hours, options.jobs, options.overwrite)
     log_plan_notes(work)
     return work

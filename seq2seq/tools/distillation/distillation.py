@@ -15,7 +15,14 @@ from seq2seq.runtime.locks import FolderLock
 from seq2seq.text.text_files import checksum_of_file, iter_lines
 from seq2seq.tools.analysis.recipe import TextFacts, measure_text
 from seq2seq.tools.distillation import choice, configs, costs
-from seq2seq.tools.distillation.plan import SCORE, STUDENTS, TEACHERS, Plan, Request, plan_of
+from seq2seq.tools.distillation.plan import (
+    SCORE,
+    STUDENTS,
+    TEACHERS,
+    DistillationRequest,
+    StepPlan,
+    plan_of,
+)
 from seq2seq.tools.distillation.processes import Start, starter
 from seq2seq.tools.distillation.record import FILE, Record, request_keys
 from seq2seq.tools.distillation.runner import Runner, extract_tables
@@ -25,9 +32,9 @@ from seq2seq.tools.distillation.steps import Scoring, Workplace
 class Distillation(NamedTuple):
     """A planned distillation, whose record says how far it has come."""
 
-    request: Request
+    request: DistillationRequest
     place: Workplace
-    plan: Plan
+    plan: StepPlan
     record: Record
     jobs: int
 
@@ -58,7 +65,7 @@ class Result(NamedTuple):
 
 
 def prepare(
-    request: Request,
+    request: DistillationRequest,
     place: Workplace,
     hours: float | None = None,
     jobs: int = 1,
@@ -96,7 +103,7 @@ def prepare(
     return Distillation(request, place, plan, record, jobs)
 
 
-def _check_apart(request: Request, place: Workplace) -> None:
+def _check_apart(request: DistillationRequest, place: Workplace) -> None:
     """Raise UserError for a text in the folder that the steps write."""
     more = () if request.monolingual is None else (request.monolingual,)
     for path in (*request.config.data.paths(), *more):
@@ -105,7 +112,7 @@ def _check_apart(request: Request, place: Workplace) -> None:
             raise UserError(f"{path}: {text}")
 
 
-def _check(request: Request) -> None:
+def _check(request: DistillationRequest) -> None:
     """Raise UserError for configs that cannot be distilled, or not together."""
     configs.check_supported(request.config)
     for number, teacher in enumerate(request.teachers, start=1):
@@ -120,7 +127,7 @@ def _check(request: Request) -> None:
             raise UserError(f"{where}{text}")
 
 
-def _measured(request: Request) -> tuple[TextFacts, Request]:
+def _measured(request: DistillationRequest) -> tuple[TextFacts, DistillationRequest]:
     """Read the texts; return facts of the training text, and the request with sizes of its parts.
 
     Raises UserError if a text has no usable pair, or its sides seem to be swapped.
@@ -153,6 +160,8 @@ def distil(
     try:
         if overwrite:
             _clear(folder, place)
+        else:
+            record.follow(Record.read(folder))
         if record.result is None:
             with write_errors(place.folder):
                 place.folder.mkdir(exist_ok=True)

@@ -22,10 +22,10 @@ from seq2seq.tools.distillation import configs
 from seq2seq.tools.distillation.steps import (
     BACK_TRANSLATE,
     TRANSLATE,
+    CorpusTranslation,
     Scoring,
     Step,
     Training,
-    Translation,
     Workplace,
 )
 
@@ -34,7 +34,7 @@ TEACHERS, STUDENTS = "teachers", "students"  # ensembles, and their translations
 SCORE = "score-"  # before the name of a model or an ensemble
 
 
-class Request(NamedTuple):
+class DistillationRequest(NamedTuple):
     """Configs and texts to distil, as a user gives them."""
 
     config: Config
@@ -59,7 +59,7 @@ class Outline(NamedTuple):
     max_minutes: float | None = None  # of a plain training that fits no other way
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """Steps of a distillation; whether the second part pays is decided after the first."""
 
     teachers: tuple[Step, ...]
@@ -85,14 +85,14 @@ class _Text(NamedTuple):
     size: float
 
 
-def plan_of(request: Request, outline: Outline, place: Workplace) -> Plan:
+def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) -> StepPlan:
     """Return the steps of a distillation in a folder."""
     valid = tuple(request.config.data.valid.paths.values())
     trainings = tuple(_teachers(request, outline, place))
     names = tuple(step.name for step in trainings)
     teachers: tuple[Step, ...] = (*trainings, *_scorings(names, TEACHERS, valid))
     if not outline.generations:
-        return Plan(teachers, ())
+        return StepPlan(teachers, ())
     steps = list[Step]()
     if outline.has_reversed:
         config = configs.reversed_config(request.config, place.run(REVERSED))
@@ -112,10 +112,12 @@ def plan_of(request: Request, outline: Outline, place: Workplace) -> Plan:
         steps += later
     steps.append(_student(STUDENT, request, to_train_on, place))
     steps += _scorings((STUDENT,), "", valid)
-    return Plan(teachers, tuple(steps))
+    return StepPlan(teachers, tuple(steps))
 
 
-def corpus_sides(request: Request, place: Workplace) -> Iterator[tuple[Corpus, Path, Path]]:
+def corpus_sides(
+    request: DistillationRequest, place: Workplace
+) -> Iterator[tuple[Corpus, Path, Path]]:
     """Yield each corpus with the files of its lines, which are extracted if it is a table."""
     corpora = request.config.data.train
     for number, corpus in enumerate(corpora, start=1):
@@ -129,7 +131,9 @@ def _suffix(number: int, count: int) -> str:
     return "" if count == 1 else f"-{number}"
 
 
-def _teachers(request: Request, outline: Outline, place: Workplace) -> Iterator[Training]:
+def _teachers(
+    request: DistillationRequest, outline: Outline, place: Workplace
+) -> Iterator[Training]:
     """Yield the trainings of teachers: given ones, or the plain training and further seeds."""
     given = request.teachers[: outline.teachers] if outline.generations else ()
     for number, config in enumerate(given, start=1):
@@ -149,7 +153,7 @@ def _scorings(names: tuple[str, ...], ensemble: str, valid: tuple[Path, ...]) ->
         yield Scoring(f"{SCORE}{ensemble}", names, valid)
 
 
-def _texts(request: Request, outline: Outline, place: Workplace) -> list[_Text]:
+def _texts(request: DistillationRequest, outline: Outline, place: Workplace) -> list[_Text]:
     """Return the texts to translate; monolingual text needs a reversed model."""
     texts = list[_Text]()
     sides = list(corpus_sides(request, place))
@@ -162,38 +166,38 @@ def _texts(request: Request, outline: Outline, place: Workplace) -> list[_Text]:
     return texts
 
 
-def _back_translations(texts: Iterable[_Text]) -> Iterator[Translation]:
+def _back_translations(texts: Iterable[_Text]) -> Iterator[CorpusTranslation]:
     """Yield translations of target lines into new sources."""
     for text in texts:
         name = f"back{text.suffix}"
         models = (REVERSED,)
-        yield Translation(name, BACK_TRANSLATE, models, text.tgt, text.size, text.weight)
+        yield CorpusTranslation(name, BACK_TRANSLATE, models, text.tgt, text.size, text.weight)
 
 
 def _translations(
     texts: Iterable[_Text], models: tuple[str, ...], name: str
-) -> Iterator[Translation]:
+) -> Iterator[CorpusTranslation]:
     """Yield translations of the source lines of the user."""
     for text in texts:
         if text.src is not None:
             step = f"{name}{text.suffix}"
-            yield Translation(step, TRANSLATE, models, text.src, text.size, text.weight)
+            yield CorpusTranslation(step, TRANSLATE, models, text.src, text.size, text.weight)
 
 
 def _of_back(
-    back: Iterable[Translation], models: tuple[str, ...], name: str, place: Workplace
-) -> Iterator[Translation]:
+    back: Iterable[CorpusTranslation], models: tuple[str, ...], name: str, place: Workplace
+) -> Iterator[CorpusTranslation]:
     """Yield translations of the new sources."""
     for step in back:
         src, _ = place.sides(step.name)
         size, weight, suffix = step.size, step.weight, step.name.removeprefix("back")
-        yield Translation(
+        yield CorpusTranslation(
             f"back-{name}{suffix}", TRANSLATE, models, src, size, weight, source=step.name
         )
 
 
 def _student(
-    name: str, request: Request, made: Sequence[Translation], place: Workplace
+    name: str, request: DistillationRequest, made: Sequence[CorpusTranslation], place: Workplace
 ) -> Training:
     """Return the training of a student on the pairs of the user and on translations.
 

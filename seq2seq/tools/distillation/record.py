@@ -118,6 +118,19 @@ class Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(self.path, f"{json_text(self.tree, 1)}\n".encode())
 
+    def follow(self, written: "Record | None") -> None:
+        """Take over the file as it is now: another process may have written it meanwhile.
+
+        Raises UserError for another request or outline.
+        """
+        if written is None:
+            return
+        written.check_request(self.tree["request"])
+        if written.outline != self.outline:
+            text = "was begun by another process just now, with another plan. Start again"
+            raise UserError(f"{self.path}: {text}")
+        self.tree = written.tree
+
     def check_request(self, request: Mapping[str, object]) -> None:
         """Raise UserError for another request than the record's, naming its keys."""
         recorded = self.tree["request"]

@@ -12,10 +12,10 @@ from seq2seq.runtime.console import duration, logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import write_errors
 from seq2seq.tools.distillation.costs import total_seconds
-from seq2seq.tools.distillation.plan import Request, corpus_sides
+from seq2seq.tools.distillation.plan import DistillationRequest, corpus_sides
 from seq2seq.tools.distillation.processes import Start, Work, stop_all, wait_for_one
 from seq2seq.tools.distillation.record import Record
-from seq2seq.tools.distillation.steps import Step, Training, Translation, Workplace
+from seq2seq.tools.distillation.steps import CorpusTranslation, Step, Training, Workplace
 from seq2seq.training.loop import Interrupted
 from seq2seq.training.stopping import stop_signals
 
@@ -65,7 +65,7 @@ class Runner:
         place, record = self._place, self._record
         if record.has_finished(step, place):
             return True
-        if not isinstance(step, Translation) or not record.was_begun(step, place):
+        if not isinstance(step, CorpusTranslation) or not record.was_begun(step, place):
             return False
         # Its files appear together once all is translated, and `_begin` removed older ones.
         outputs = step.outputs(place)
@@ -145,7 +145,7 @@ def _remove_results(step: Step, place: Workplace) -> None:
             path.unlink(missing_ok=True)
 
 
-def extract_tables(request: Request, place: Workplace) -> None:
+def extract_tables(request: DistillationRequest, place: Workplace) -> None:
     """Write the sides of corpora that are tables as files of lines, for commands that read these.
 
     Files that are there are of this request, whose texts are checked.

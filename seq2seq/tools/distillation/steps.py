@@ -83,7 +83,7 @@ class Training(NamedTuple):
         return place.best((self.name,))
 
 
-class Translation(NamedTuple):
+class CorpusTranslation(NamedTuple):
     """Translation of a text into pairs to train on: `seq2seq distill` or `back-translate`."""
 
     name: str
@@ -150,4 +150,4 @@ class Scoring(NamedTuple):
         return (place.report(self.name),)
 
 
-Step = Training | Translation | Scoring
+Step = Training | CorpusTranslation | Scoring

@@ -8,7 +8,7 @@ from conftest import tiny_config
 from seq2seq.config.schema import Config
 from seq2seq.tools.distillation import costs
 from seq2seq.tools.distillation.costs import Epoch
-from seq2seq.tools.distillation.plan import Outline, Request, plan_of
+from seq2seq.tools.distillation.plan import DistillationRequest, Outline, plan_of
 from seq2seq.tools.distillation.steps import Scoring, Workplace
 
 PLACE = Workplace(Path("run/distillation"))
@@ -53,7 +53,7 @@ def test_steps_run_beside_each_other_once_what_they_need_has_ended() -> None:
 
 def test_a_shorter_time_has_ever_fewer_parts() -> None:
     """At 12 epochs of ten minutes, a training is two hours."""
-    request = Request(config_of(max_epochs=12), generations=2)
+    request = DistillationRequest(config_of(max_epochs=12), generations=2)
     full = Outline(2, True, 2)
     chosen = {
         hours: costs.fitting(request, PLACE, EPOCHS, hours, 1)
@@ -75,12 +75,12 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
 
 
 def test_two_jobs_fit_more_into_the_time() -> None:
-    request = Request(config_of(max_epochs=12))
+    request = DistillationRequest(config_of(max_epochs=12))
     assert costs.fitting(request, PLACE, EPOCHS, 9, 2) == Outline(2, True, 1)
 
 
 def test_the_usual_plan_takes_at_most_five_times_the_plain_training() -> None:
-    request = Request(config_of(max_epochs=12))
+    request = DistillationRequest(config_of(max_epochs=12))
     plan = plan_of(request, Outline(), PLACE)
     plain = costs.training_seconds(request.config, EPOCHS["plain"])
     assert costs.plan_seconds(plan, EPOCHS, 1) < costs.MULTIPLE * plain

@@ -11,8 +11,8 @@ from seq2seq.cli.parser import parse
 from seq2seq.config.schema import Config
 from seq2seq.runtime.errors import UserError
 from seq2seq.tools.distillation import configs
-from seq2seq.tools.distillation.plan import Outline, Plan, Request, plan_of
-from seq2seq.tools.distillation.steps import Scoring, Training, Translation, Workplace
+from seq2seq.tools.distillation.plan import DistillationRequest, Outline, StepPlan, plan_of
+from seq2seq.tools.distillation.steps import CorpusTranslation, Scoring, Training, Workplace
 
 PLACE = Workplace(Path("run/distillation"), "cpu", int8=True)
 
@@ -24,7 +24,7 @@ def config_of(**sections: dict[str, object]) -> Config:
     return Config.model_validate(tree)
 
 
-def plan(request: Request, **outline: int) -> Plan:
+def plan(request: DistillationRequest, **outline: int) -> StepPlan:
     return plan_of(request, request.most._replace(**outline), PLACE)
 
 
@@ -34,7 +34,7 @@ def texts_of(step: Training) -> list[str]:
 
 
 def test_teachers_are_scored_before_anything_depends_on_them() -> None:
-    made = plan(Request(config_of()))
+    made = plan(DistillationRequest(config_of()))
     names = [step.name for step in made.teachers]
     assert names == ["plain", "teacher-2", "score-plain", "score-teacher-2", "score-teachers"]
     trainings = made.trainings()
@@ -59,7 +59,7 @@ def test_teachers_are_scored_before_anything_depends_on_them() -> None:
 def test_each_step_needs_earlier_steps_alone_and_is_a_command(
     generations: int, teachers: int, monolingual: bool, has_reversed: bool
 ) -> None:
-    request = Request(config_of(), monolingual=Path("more.yy") if monolingual else None)
+    request = DistillationRequest(config_of(), monolingual=Path("more.yy") if monolingual else None)
     outline = Outline(teachers, has_reversed, generations)
     earlier, written = set[str](), set[Path]()
     for step in plan_of(request, outline, PLACE).steps:
@@ -74,7 +74,7 @@ def test_each_step_needs_earlier_steps_alone_and_is_a_command(
 
 
 def test_a_student_reads_the_texts_of_all_translations() -> None:
-    student = plan(Request(config_of())).trainings()["student"]
+    student = plan(DistillationRequest(config_of())).trainings()["student"]
     alone = ["plain-alone", "teacher-2-alone"]
     assert texts_of(student) == ["back", "teachers", "back-teachers", *alone]
     assert student.epoch_size == 6
@@ -84,7 +84,7 @@ def test_a_student_reads_the_texts_of_all_translations() -> None:
 
 
 def test_students_of_students_read_translations_by_ensembles_alone() -> None:
-    trainings = plan(Request(config_of(), generations=2)).trainings()
+    trainings = plan(DistillationRequest(config_of(), generations=2)).trainings()
     ensembles = ["back", "teachers", "back-teachers"]
     assert texts_of(trainings["student"]) == [*ensembles, "students", "back-students"]
     assert [trainings[f"student-{n}"].config.seed for n in (1, 2)] == [1, 2]
@@ -92,19 +92,19 @@ def test_students_of_students_read_translations_by_ensembles_alone() -> None:
 
 
 def test_without_a_reversed_model_there_are_no_new_sources() -> None:
-    made = plan(Request(config_of(), monolingual=Path("more.yy")), has_reversed=0)
+    made = plan(DistillationRequest(config_of(), monolingual=Path("more.yy")), has_reversed=0)
     assert not [step for step in made.steps if "back" in step.name or step.name == "reversed"]
     assert texts_of(made.trainings()["student"]) == ["teachers", "plain-alone", "teacher-2-alone"]
 
 
 def test_one_teacher_translates_each_text_once() -> None:
-    made = plan(Request(config_of()), teachers=1)
+    made = plan(DistillationRequest(config_of()), teachers=1)
     assert texts_of(made.trainings()["student"]) == ["back", "teachers", "back-teachers"]
 
 
 def test_each_corpus_is_translated_and_keeps_its_weight() -> None:
     corpora = [{"src": "a.xx", "tgt": "a.yy", "weight": 0.5}, {"file": "b.tsv"}]
-    request = Request(config_of(data={"train": corpora}), sizes=(0.25, 0.75))
+    request = DistillationRequest(config_of(data={"train": corpora}), sizes=(0.25, 0.75))
     made = plan(request, teachers=1)
     student = made.trainings()["student"]
     weights = {
@@ -113,15 +113,15 @@ def test_each_corpus_is_translated_and_keeps_its_weight() -> None:
     assert weights["teachers-1"] == weights["back-1"] == weights["back-teachers-1"] == 0.5
     assert weights["teachers-2"] == weights["back-2"] == weights["back-teachers-2"] == 1
     assert student.epoch_size == 4
-    texts = {step.name: step.text for step in made.steps if isinstance(step, Translation)}
+    texts = {step.name: step.text for step in made.steps if isinstance(step, CorpusTranslation)}
     assert texts["teachers-1"] == Path("a.xx")
     assert texts["back-2"] == PLACE.sides("corpus-2")[1]  # a side of the table
 
 
 def test_monolingual_text_is_back_translated_and_translated() -> None:
-    request = Request(config_of(), monolingual=Path("more.yy"), monolingual_size=3)
+    request = DistillationRequest(config_of(), monolingual=Path("more.yy"), monolingual_size=3)
     made = plan(request, teachers=1)
-    texts = {step.name: step.text for step in made.steps if isinstance(step, Translation)}
+    texts = {step.name: step.text for step in made.steps if isinstance(step, CorpusTranslation)}
     assert texts["back-monolingual"] == Path("more.yy")
     assert texts["back-teachers-monolingual"] == PLACE.sides("back-monolingual")[0]
     assert made.trainings()["student"].epoch_size == 1 + 3 + 2 * 3
@@ -129,7 +129,7 @@ def test_monolingual_text_is_back_translated_and_translated() -> None:
 
 def test_teachers_of_other_configs_replace_the_plain_training() -> None:
     large = config_of(model={"hidden_size": 30})
-    made = plan(Request(config_of(), (large, large.model_copy(update={"seed": 5}))))
+    made = plan(DistillationRequest(config_of(), (large, large.model_copy(update={"seed": 5}))))
     trainings = made.trainings()
     assert [*trainings] == ["teacher-1", "teacher-2", "reversed", "student"]
     assert trainings["teacher-2"].config.model.hidden_size == 30

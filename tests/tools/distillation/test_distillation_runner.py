@@ -11,7 +11,7 @@ from distilling import EndedWork, FakeCommands
 from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, LAST
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.tools.distillation.plan import Plan, Request, plan_of
+from seq2seq.tools.distillation.plan import DistillationRequest, StepPlan, plan_of
 from seq2seq.tools.distillation.processes import Start, Work
 from seq2seq.tools.distillation.record import FILE, Record
 from seq2seq.tools.distillation.runner import Runner
@@ -23,10 +23,10 @@ class Distilled:
     """A plan in a folder, whose steps can be run again and again."""
 
     def __init__(self, config: Path) -> None:
-        request = Request(load_config(config))
+        request = DistillationRequest(load_config(config))
         self.folder = request.config.run_dir
         self.place = Workplace(self.folder / FOLDER, "cpu")
-        self.plan: Plan = plan_of(request, request.most, self.place)
+        self.plan: StepPlan = plan_of(request, request.most, self.place)
         self.place.folder.mkdir(parents=True)
         expected = dict.fromkeys((step.name for step in self.plan.steps), 60.0)
         Record.begin(self.folder, {}, request.most, expected).write()
@@ -208,3 +208,15 @@ def test_a_damaged_record_is_refused_with_a_remedy(distilled: Distilled, content
     (distilled.folder / FILE).write_bytes(content)
     with pytest.raises(UserError, match=r"is not a record of distill-train .* begin again$"):
         Record.read(distilled.folder)
+
+
+def test_a_record_written_meanwhile_is_followed(distilled: Distilled) -> None:
+    """As after waiting for the lock of another call."""
+    stale = distilled.record
+    distilled.run(FakeCommands())
+    stale.follow(distilled.record)
+    assert all(stale.has_finished(step, distilled.place) for step in distilled.plan.steps)
+    other = distilled.record
+    other.tree["outline"]["teachers"] = 1
+    with pytest.raises(UserError, match="another process just now"):
+        stale.follow(other)
