@@ -153,9 +153,11 @@ class Record:
         return bool(entry["outputs"] == self.checksums(step.outputs(place)))
 
     def was_begun(self, step: Step, place: Workplace) -> bool:
-        """Return whether a step was begun with the same inputs."""
+        """Return whether a step was begun with the same inputs, and has not finished."""
         entry = self.entry(step.name)
-        return "inputs" in entry and entry["inputs"] == self.checksums(step.inputs(place))
+        if not entry or entry["finished"]:
+            return False
+        return bool(entry["inputs"] == self.checksums(step.inputs(place)))
 
     def begin_step(self, step: Step, place: Workplace) -> None:
         """Record that a step begins; one that was begun before keeps the time that it took."""

@@ -128,6 +128,13 @@ def test_a_changed_file_repeats_what_was_made_of_it(distilled: Distilled) -> Non
     distilled.run(again)
     assert again.names == ["reversed"]  # its result is as before
     assert (student / LAST).exists()
+    back = distilled.place.folder / "back.src"
+    content = back.read_bytes()
+    back.write_bytes(b"edited by hand\n")
+    again = FakeCommands()
+    distilled.run(again)
+    assert again.names == ["back"]
+    assert back.read_bytes() == content
     (distilled.folder.parent / "train.src").write_bytes(b"other text\n")
     again = FakeCommands()
     distilled.run(again)
