@@ -18,6 +18,7 @@ GROUPS = {  # headings, and their commands with package and summary; modules hav
     },
     "train": {
         "train": (CLI, "train a model from a YAML config"),
+        "distill-train": (TOOLS, "train the best model of one text: teachers, then their student"),
         "compare": (TOOLS, "train and score variants of a config on the same data and seeds"),
         "runs": (TOOLS, "list the runs in a folder with their scores"),
         "average": (TOOLS, "average the weights of several checkpoints"),

@@ -13,6 +13,14 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_loop.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
+    "a distillation repeats no finished step, and none counts whose files have changed": (
+        "tools/distillation/test_distillation_runner.py::test_finished_steps_are_not_repeated",
+        "tools/distillation/test_distillation_runner.py::test_a_changed_file_repeats_what_was_made_of_it",
+        "tools/distillation/test_distillation_runner.py::test_a_translation_killed_before_it_was_recorded_is_not_repeated",
+        "tools/commands/test_distill_train.py::test_a_changed_request_is_refused_by_its_key",
+        "tools/commands/test_distill_train.py::test_a_killed_call_is_completed_by_the_same_command",
+        "tools/commands/test_distill_train.py::test_children_end_with_a_killed_parent",
+    ),
     "the position in the data is computed": (
         "training/test_loop.py::test_resuming_repeats_no_work",
         "data/test_batching.py::test_the_order_depends_only_on_seed_and_epoch",

@@ -41,11 +41,16 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
 
 
 def update_config(folder: Path, config: Config) -> None:
-    """Write the config of a run, with absolute paths: it may be used from any folder."""
+    """Write the config of a run."""
+    write_config(folder / layout.CONFIG, config)
+
+
+def write_config(path: Path, config: Config) -> None:
+    """Write a config with absolute paths: it may be used from any folder. Raises RunError."""
     if LONE_SURROGATE.search(str(Path.cwd())) is None:  # YAML cannot hold a name that is not UTF-8
         config = with_paths(config, Path.absolute)
-    with layout.writing(folder / layout.CONFIG):
-        atomic_write(folder / layout.CONFIG, dump_config(config).encode())
+    with layout.writing(path):
+        atomic_write(path, dump_config(config).encode())
 
 
 def weights_header(limit: LengthLimit, step: int, bleu: float | None, provenance: Header) -> Header:

@@ -37,6 +37,11 @@ class FolderLock:
             self.close()
             raise OSError(errno.ENOENT, "removed by another process just now", str(folder))
 
+    @property
+    def descriptor(self) -> int | None:
+        """Return what is locked, for children that are to hold the lock, too; None without one."""
+        return self._descriptor if self._descriptor >= 0 else None
+
     def verify(self) -> None:
         """Raise RunError if another process may write here, as what is locked was replaced."""
         if self._folder.exists() and not self._is_in_place():

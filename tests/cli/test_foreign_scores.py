@@ -196,6 +196,7 @@ COMMAND_LINES = {
     "init-from": "train CONFIG run_dir=NEW model.score=additive --init-from RUN",
     "check": "check CONFIG run_dir=NEW",
     "compare": "compare CONFIG -o NEW --seeds 1",
+    "distill-train": "distill-train CONFIG run_dir=NEW",
     "average": "average RUN -o NEW",
     "distill": "distill -m RUN -o NEW.tsv",
     "back-translate": "back-translate -m RUN -i TEXT.src -o NEW.tsv",

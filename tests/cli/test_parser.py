@@ -24,6 +24,7 @@ ARGUMENTS = {
     "check": ["config.yaml"],
     "split": ["-i", "a.tsv", "-o", "b.tsv"],
     "train": ["config.yaml"],
+    "distill-train": ["config.yaml"],
     "compare": ["config.yaml"],
     "translate": ["-m", "run"],
     "evaluate": [],
@@ -157,7 +158,7 @@ def test_the_help_names_the_list_of_config_keys_if_they_can_be_overridden(
 ) -> None:
     text = printed_help(command, capsys)
     assert all(len(line) <= 100 for line in text.splitlines())
-    overrides = command in ("train", "check", "compare", "demo")
+    overrides = command in ("train", "distill-train", "check", "compare", "demo")
     assert text.endswith("`seq2seq explain training.decay` describes one.\n") == overrides
 
 

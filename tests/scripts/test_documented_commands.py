@@ -57,6 +57,7 @@ GUIDES = [
 ]
 NEEDS = {  # needs more than a computer without a network
     "seq2seq init": "the measured speed of a full-size model: tests/tools/commands/test_init.py",
+    "seq2seq distill-train": "six trainings: tests/tools/commands/test_distill_train.py",
     "seq2seq demo": "two minutes: tests/cli/test_demo.py",
     "runs/demo": "the demo's run",
     "configs/": "the corpora of a clone, or hours",

@@ -267,8 +267,11 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
     }
 
 
-def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
-    """Format the config of a recipe, named after its file; comments give reasons of values."""
+def as_yaml(path: Path, data: DataConfig, recipe: Recipe, command: str) -> str:
+    """Format the config of a recipe, named after its file; comments give reasons of values.
+
+    `command` trains it.
+    """
     texts = {"train": data.train[0], "valid": data.valid, "test": data.test}
     files = {
         part: text.model_dump(mode="json", exclude_defaults=True)
@@ -281,11 +284,11 @@ def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
         **recipe.sections,
         "data": {**languages, **files, **recipe.sections["data"]},
     }
-    lines = [*_header(path, data, recipe), *_entries(sections, recipe.reasons)]
+    lines = [*_header(path, data, recipe, command), *_entries(sections, recipe.reasons)]
     return "\n".join(lines) + "\n"
 
 
-def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
+def _header(path: Path, data: DataConfig, recipe: Recipe, command: str) -> Iterator[str]:
     cost, run = recipe.cost, shlex.quote(f"runs/{path.stem}")
     text = (
         f"{data.src_lang} to {data.tgt_lang}, chosen by seq2seq init for {recipe.pairs:,} pairs: "
@@ -295,7 +298,7 @@ def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
     )
     commands = (
         f"  seq2seq check {shlex.quote(str(path))}",
-        f"  seq2seq train {shlex.quote(str(path))}",
+        f"  seq2seq {command}",
         f"  seq2seq evaluate -m {run} --split valid",
     )
     for line in (*textwrap.wrap(one_line(text), _WIDTH - 2), *map(one_line, commands)):

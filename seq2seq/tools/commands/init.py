@@ -4,6 +4,7 @@ sizes, regularisation and schedule that the text and the time allow.
 examples:
   seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
   seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --hours 8
 """
 
 import argparse
@@ -25,10 +26,13 @@ from seq2seq.runtime.files import made_folders, part_of, same_file
 from seq2seq.runtime.threads import set_threads
 
 if TYPE_CHECKING:
+    import torch
+
     from seq2seq.config.schema import DataConfig, ParallelFiles
-    from seq2seq.tools.analysis.recipe import Recipe
+    from seq2seq.tools.analysis.recipe import Recipe, TextFacts
 
 _SEED = 1
+_DISTILLED_EPOCHS = 4.5  # fewest of a teacher: the rest of the time is better spent on its own
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold-out", type=arguments.count, metavar="N", help=text)
     text = "time for training (default: as long as the text is worth)"
     parser.add_argument("--minutes", type=arguments.positive, metavar="N", help=text)
+    text = "time for all of distill-train, whose command is named if the text fits into it"
+    parser.add_argument("--hours", type=arguments.positive, metavar="N", help=text)
     arguments.add_device(parser)
     arguments.add_threads(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
@@ -69,12 +75,16 @@ class Options:
     columns: str | None
     hold_out: int | None
     minutes: float | None
+    hours: float | None
     device: str
     threads: int | None
     overwrite: bool
 
 
-CONFLICTS = (Conflict("valid", "hold_out", "init: give either --valid or --hold-out"),)
+CONFLICTS = (
+    Conflict("valid", "hold_out", "init: give either --valid or --hold-out"),
+    Conflict("minutes", "hours", "init: give either --minutes or --hours"),
+)
 
 
 def run(options: Options) -> int:
@@ -94,7 +104,7 @@ def run(options: Options) -> int:
     set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.runtime.device import choose_device
-        from seq2seq.tools.analysis.recipe import choose, measure_text
+        from seq2seq.tools.analysis.recipe import measure_text
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
@@ -110,8 +120,28 @@ def run(options: Options) -> int:
         texts |= _hold_out(options, texts["train"], inputs)
         facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     data = _data(options, texts)
-    _write(options.config, data, choose(facts, data, options.minutes, device))
+    _write(options.config, data, *_choose(options, facts, data, device))
     return 0
+
+
+def _choose(
+    options: Options, facts: "TextFacts", data: "DataConfig", device: "torch.device"
+) -> "tuple[Recipe, str]":
+    """Return a recipe for the time that is given, and the command that trains it.
+
+    Of `--hours`, the plain training takes a part if that is long enough for it to be distilled.
+    """
+    from seq2seq.tools.analysis.recipe import choose
+    from seq2seq.tools.distillation.costs import MULTIPLE
+
+    name = shlex.quote(str(options.config))
+    if options.hours is None:
+        return choose(facts, data, options.minutes, device), f"train {name}"
+    minutes = 60 * options.hours
+    part = choose(facts, data, minutes / MULTIPLE, device)
+    if part.epochs >= _DISTILLED_EPOCHS or "max_minutes" not in part.sections["training"]:
+        return part, f"distill-train {name} --hours {options.hours:g}"
+    return choose(facts, data, minutes, device), f"train {name}"
 
 
 def _data(options: Options, texts: "dict[str, ParallelFiles]") -> "DataConfig":
@@ -159,14 +189,15 @@ def _sides(options: Options) -> tuple[str, str]:
     return codes if usable and codes[0] != codes[1] else ("src", "tgt")
 
 
-def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
+def _write(path: Path, data: "DataConfig", recipe: "Recipe", command: str) -> None:
+    """Write a config; say what it is and how to train it."""
     from seq2seq.tools.analysis.recipe import as_yaml
 
     with open_output(path) as output:
-        output.write(as_yaml(path, data, recipe))
+        output.write(as_yaml(path, data, recipe, command))
     cost, name = recipe.cost, shlex.quote(str(path))
     model = f"{recipe.sections['model']['decoder']} decoder, {cost.parameters:,} parameters"
     time = f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)}"
     speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.hardware}"
     say(f"{path}: {model}, {time} ({speed})")
-    say(f"Check it:  seq2seq check {name}\nTrain:     seq2seq train {name}")
+    say(f"Check it:  seq2seq check {name}\nTrain:     seq2seq {command}")

@@ -38,19 +38,6 @@ def test_every_shipped_comparison_is_valid(path: Path) -> None:
     assert len(plan.seeds) == 3
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(path for kind in ("students", "teachers") for path in CONFIGS.glob(f"{kind}-*.yaml")),
-    ids=lambda each: each.stem,
-)
-def test_shipped_teachers_can_be_an_ensemble(path: Path) -> None:
-    plan = read_plan([path])
-    assert plan.folder == Path("runs") / path.stem
-    assert plan.trained() == plan.variants
-    for section in ("data", "vocabulary"):
-        assert len({repr(getattr(each.config, section)) for each in plan.variants}) == 1
-
-
 def test_a_variant_is_the_base_config_with_its_own_keys(small_corpus: Path) -> None:
     slow = "{training.max_epochs: null, training.max_steps: 9}"
     text = f"  wide: {{model.hidden_size: 30}}\n  plain:\n  slow: {slow}"

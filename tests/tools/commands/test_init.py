@@ -366,3 +366,18 @@ def test_scripts_are_named_in_the_reason_for_a_separate_vocabulary(
     found = recipe_for(monkeypatch, english_japanese, data, None, 1.0)
     assert found.sections["vocabulary"]["joint"] is False
     assert found.reasons["vocabulary.joint"] == "two scripts: Latin and CJK"
+
+
+@pytest.mark.parametrize(
+    ("hours", "command"), [("0.4", "distill-train my.yaml --hours 0.4"), ("0.001", "train my.yaml")]
+)
+@pytest.mark.usefixtures("folder", "_measured")
+def test_hours_name_the_command_that_they_allow(
+    hours: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An epoch takes a second: a fifth of 24 minutes is enough for its plain training."""
+    assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--hours", hours]) == 0
+    assert f"Train:     seq2seq {command}\n" in capsys.readouterr().out
+    assert f"#   seq2seq {command}\n" in Path("my.yaml").read_text("utf-8")
+    minutes = load_config("my.yaml").training.max_minutes
+    assert minutes is None if "distill" in command else minutes == pytest.approx(0.06)

@@ -1,0 +1,251 @@
+"""Make a distilled model from a config: measure and plan, run the steps, choose the result."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from seq2seq.config.schema import Config
+from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, usable
+from seq2seq.runs import checkpoint, run_folder
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.files import write_errors
+from seq2seq.runtime.locks import FolderLock
+from seq2seq.text.text_files import checksum_of_file, iter_lines
+from seq2seq.tools.analysis.recipe import TextFacts, measure_text
+from seq2seq.tools.distillation import choice, configs, costs
+from seq2seq.tools.distillation.plan import (
+    SCORE,
+    STUDENTS,
+    TEACHERS,
+    DistillationRequest,
+    StepPlan,
+    plan_of,
+)
+from seq2seq.tools.distillation.processes import Start, starter
+from seq2seq.tools.distillation.record import FILE, Record, request_keys
+from seq2seq.tools.distillation.runner import Runner, extract_tables
+from seq2seq.tools.distillation.steps import Scoring, Workplace
+
+
+class Distillation(NamedTuple):
+    """A planned distillation, whose record says how far it has come."""
+
+    request: DistillationRequest
+    place: Workplace
+    plan: StepPlan
+    record: Record
+    jobs: int
+
+    @property
+    def config(self) -> Config:
+        """Return the config of the user."""
+        return self.request.config
+
+    @property
+    def metric(self) -> str:
+        """Return the metric that chooses the result."""
+        return "chrf" if self.config.training.metric.name == "chrf" else "bleu"
+
+
+class Result(NamedTuple):
+    """The chosen model, the scores of all, and whether students were given up."""
+
+    name: str
+    scores: dict[str, dict[str, float]]
+    metric: str
+    stopped_early: bool
+
+    def gains(self) -> dict[str, float]:
+        """Return how much better the result is than each other model or ensemble."""
+        own = self.scores[self.name][self.metric]
+        others = ((name, scores[self.metric]) for name, scores in self.scores.items())
+        return {name: own - score for name, score in others if name != self.name}
+
+
+def prepare(
+    request: DistillationRequest,
+    place: Workplace,
+    hours: float | None = None,
+    jobs: int = 1,
+    overwrite: bool = False,
+) -> Distillation:
+    """Check a request, measure what it costs and plan it, or continue as the record has it.
+
+    Writes no file. Raises UserError for what cannot be distilled, and for a run folder with another
+    run or the distillation of another request.
+    """
+    config = request.config
+    folder = config.run_dir
+    _check_apart(request, place)
+    record = None if overwrite else Record.read(folder)
+    checkpoint.check_score_class(config)
+    run_folder.check_folder(config, resume=False, overwrite=overwrite or record is not None)
+    _check(request)
+    facts, request = _measured(request)
+    further = request.monolingual and checksum_of_file(request.monolingual)[:12]
+    options = {
+        "--hours": hours,
+        "--generations": request.generations,
+        "--monolingual (checksum)": further,
+    }
+    keys = request_keys(config, request.teachers, options)
+    if record is not None:
+        record.check_request(keys)
+        plan = plan_of(request, record.outline, place)
+        return Distillation(request, place, plan, record, jobs)
+    epochs = costs.measure(request, facts, place.device)
+    outline = costs.fitting(request, place, epochs, hours, jobs)
+    plan = plan_of(request, outline, place)
+    expected = {step.name: costs.seconds_of(step, epochs) for step in plan.steps}
+    record = Record.begin(folder, keys, outline, expected)
+    return Distillation(request, place, plan, record, jobs)
+
+
+def _check_apart(request: DistillationRequest, place: Workplace) -> None:
+    """Raise UserError for a text in the folder that the steps write."""
+    more = () if request.monolingual is None else (request.monolingual,)
+    for path in (*request.config.data.paths(), *more):
+        if place.folder.resolve() in path.resolve().parents:
+            text = f"lies in {place.folder}, which this command writes. Move it away"
+            raise UserError(f"{path}: {text}")
+
+
+def _check(request: DistillationRequest) -> None:
+    """Raise UserError for configs that cannot be distilled, or not together."""
+    configs.check_supported(request.config)
+    for number, teacher in enumerate(request.teachers, start=1):
+        where = f"teacher {number}: "
+        configs.check_supported(teacher, where)
+        for key in ("train", "valid", "src_lang", "tgt_lang"):
+            if getattr(teacher.data, key) != getattr(request.config.data, key):
+                text = f"data.{key}: is not that of the config. Teachers have the same text"
+                raise UserError(f"{where}{text}")
+        if not configs.fits_vocabulary(request.teachers[0], teacher):
+            text = "vocabulary: is not that of teacher 1. An ensemble needs one vocabulary"
+            raise UserError(f"{where}{text}")
+
+
+def _measured(request: DistillationRequest) -> tuple[TextFacts, DistillationRequest]:
+    """Read the texts; return facts of the training text, and the request with sizes of its parts.
+
+    Raises UserError if a text has no usable pair, or its sides seem to be swapped.
+    """
+    data = request.config.data
+    counts = [sum(1 for _ in iter_pairs(corpus)) for corpus in data.train]
+    pairs = (pair for corpus in data.train for pair in iter_pairs(corpus))
+    facts = measure_text(pairs, "data.train")
+    held_out = [read_pairs(text) for text in (data.valid, data.test) if text is not None]
+    usable(held_out[0])  # raises if it has no text
+    check_directions(facts.sample, held_out, data.src_lang)
+    lines = 0 if request.monolingual is None else sum(1 for _ in iter_lines(request.monolingual))
+    return facts, request._replace(
+        sizes=tuple(count / sum(counts) for count in counts), monolingual_size=lines / sum(counts)
+    )
+
+
+def distil(
+    work: Distillation, tidies: bool = False, overwrite: bool = False, start: Start | None = None
+) -> Result:
+    """Run what has not finished, copy the best model to the run folder, and return the result.
+
+    `start` starts a command; by default as a process of its own. Raises RunError if a step fails,
+    and Interrupted as a training does; the next call resumes.
+    """
+    folder, place, record = work.config.run_dir, work.place, work.record
+    with write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder, wait=True)  # children of a killed call hold it until they end
+    try:
+        if overwrite:
+            _clear(folder, place)
+        else:
+            record.follow(Record.read(folder))
+        if record.result is None:
+            with write_errors(place.folder):
+                place.folder.mkdir(exist_ok=True)
+            record.write()
+            extract_tables(work.request, place)
+            runner = Runner(place, record, start or starter(lock.descriptor), work.jobs)
+            _run(work, runner)
+        result = _result(work)
+        if record.result is None:
+            training = work.plan.trainings()[result.name]
+            choice.publish(place.run(result.name), training.config, folder)
+            record.finish(result.name, result.scores, result.stopped_early)
+        if tidies and place.folder.exists():
+            with write_errors(place.folder):
+                shutil.rmtree(place.folder)
+    finally:
+        lock.close()
+    return result
+
+
+def _clear(folder: Path, place: Workplace) -> None:
+    """Remove a distillation and its result."""
+    run_folder.clear(folder)
+    with write_errors(folder):
+        (folder / FILE).unlink(missing_ok=True)
+        if place.folder.exists():
+            shutil.rmtree(place.folder)
+
+
+def _run(work: Distillation, runner: Runner) -> None:
+    """Run the teachers, then the students unless the teachers are too weak."""
+    plan = work.plan
+    runner.run(plan.teachers, later=plan.students)
+    if plan.students and not _gives_up(work):
+        runner.run(plan.students)
+
+
+def _gives_up(work: Distillation) -> bool:
+    """Return whether the teachers are too weak for students; given teachers are never."""
+    if work.request.teachers:
+        return False
+    scores = _scores(work, work.plan.teachers)
+    return not choice.pays(scores)
+
+
+def _scores(work: Distillation, steps: tuple[object, ...]) -> dict[str, dict[str, float]]:
+    """Return the scores of models and ensembles, by name."""
+    names = (step.name for step in steps if isinstance(step, Scoring))
+    return {name.removeprefix(SCORE): choice.read_scores(work.place.report(name)) for name in names}
+
+
+def _result(work: Distillation) -> Result:
+    """Return the result, as recorded or by the scores of all models."""
+    record, metric = work.record, work.metric
+    if record.result is not None:
+        return Result(record.result, record.scores, metric, record.stopped_early)
+    stopped_early = bool(work.plan.students) and _gives_up(work)
+    scores = _scores(work, work.plan.teachers if stopped_early else work.plan.steps)
+    name = choice.best_of(scores, metric, own=not work.request.teachers)
+    return Result(name, scores, metric, stopped_early)
+
+
+def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:
+    """Return the models of each ensemble that is scored."""
+    scorings = (step for step in work.plan.steps if isinstance(step, Scoring))
+    named = {step.name.removeprefix(SCORE): step.models for step in scorings}
+    return {name: named[name] for name in (TEACHERS, STUDENTS) if name in named}
+
+
+def begin_again_note(folder: Path) -> str:
+    """Say how to make another distillation in a folder that has a finished one."""
+    return f"{folder}: is finished. To begin again, pass {argument('overwrite', True)}"
+
+
+def log_plan_notes(work: Distillation) -> None:
+    """Log what of the request does not fit into the time."""
+    most, outline = work.request.most, work.record.outline
+    missing = []
+    if outline.generations < most.generations:
+        kinds = {0: "students", 1: "a second generation"}
+        missing.append(kinds[outline.generations])
+    if outline.teachers < most.teachers:
+        missing.append("further teachers")
+    if outline.generations and not outline.has_reversed:
+        missing.append("the reversed model and back-translations")
+    if missing:
+        logger.info(f"note: --hours leaves no time for {', '.join(missing)}")

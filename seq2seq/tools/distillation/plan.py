@@ -1,0 +1,214 @@
+"""Plan of a distillation: the steps, in an order in which each has what it needs.
+
+A plan is data alone: making it reads and writes no file.
+
+1. Teachers are trained, and their ensemble is scored on the validation text.
+2. A reversed model translates the targets of the training text into new sources.
+3. The ensemble of the teachers translates the sources and the new sources; each teacher alone
+   translates the sources.
+4. A student is trained on the pairs of the user and on all of these.
+
+For a second generation two such students are trained; their ensemble translates the sources and
+the new sources, and another student is trained, on translations by ensembles alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seq2seq.config.corpora import Corpus
+from seq2seq.config.schema import Config
+from seq2seq.tools.distillation import configs
+from seq2seq.tools.distillation.steps import (
+    BACK_TRANSLATE,
+    TRANSLATE,
+    CorpusTranslation,
+    Scoring,
+    Step,
+    Training,
+    Workplace,
+)
+
+PLAIN, REVERSED, STUDENT = "plain", "reversed", "student"
+TEACHERS, STUDENTS = "teachers", "students"  # ensembles, and their translations
+SCORE = "score-"  # before the name of a model or an ensemble
+
+
+class DistillationRequest(NamedTuple):
+    """Configs and texts to distil, as a user gives them."""
+
+    config: Config
+    teachers: tuple[Config, ...] = ()  # given by configs of their own; else seeds of the config
+    monolingual: Path | None = None  # further text of the target language
+    sizes: tuple[float, ...] = (1.0,)  # shares of the corpora in the pairs of the training text
+    monolingual_size: float = 0.0  # lines, in multiples of all pairs
+    generations: int = 1
+
+    @property
+    def most(self) -> "Outline":
+        """Return the outline of all that is asked for."""
+        return Outline(len(self.teachers) or 2, True, self.generations)
+
+
+class Outline(NamedTuple):
+    """Size of a distillation: teachers, reversed model and generations."""
+
+    teachers: int = 2
+    has_reversed: bool = True
+    generations: int = 1  # 0: a plain training alone
+    max_minutes: float | None = None  # of a plain training that fits no other way
+
+
+class StepPlan(NamedTuple):
+    """Steps of a distillation; whether the second part pays is decided after the first."""
+
+    teachers: tuple[Step, ...]
+    students: tuple[Step, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return all steps."""
+        return *self.teachers, *self.students
+
+    def trainings(self) -> dict[str, Training]:
+        """Return the trainings by name."""
+        return {step.name: step for step in self.steps if isinstance(step, Training)}
+
+
+class _Text(NamedTuple):
+    """Lines of both sides of a corpus of the user, or of monolingual text."""
+
+    suffix: str  # of the names of steps that translate it
+    src: Path | None
+    tgt: Path
+    weight: float
+    size: float
+
+
+def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) -> StepPlan:
+    """Return the steps of a distillation in a folder."""
+    valid = tuple(request.config.data.valid.paths.values())
+    trainings = tuple(_teachers(request, outline, place))
+    names = tuple(step.name for step in trainings)
+    teachers: tuple[Step, ...] = (*trainings, *_scorings(names, TEACHERS, valid))
+    if not outline.generations:
+        return StepPlan(teachers, ())
+    steps = list[Step]()
+    if outline.has_reversed:
+        config = configs.reversed_config(request.config, place.run(REVERSED))
+        steps.append(Training(REVERSED, config))
+    texts = _texts(request, outline, place)
+    back = list(_back_translations(texts)) if outline.has_reversed else []
+    by_ensemble = [*_translations(texts, names, TEACHERS), *_of_back(back, names, TEACHERS, place)]
+    alone = [step for name in names for step in _translations(texts, (name,), f"{name}-alone")]
+    to_train_on = [*back, *by_ensemble, *(alone if len(names) > 1 else [])]
+    steps += to_train_on
+    if outline.generations > 1:
+        names = f"{STUDENT}-1", f"{STUDENT}-2"
+        steps += (_student(name, request, to_train_on, place) for name in names)
+        steps += _scorings(names, STUDENTS, valid)
+        later = [*_translations(texts, names, STUDENTS), *_of_back(back, names, STUDENTS, place)]
+        to_train_on = [*back, *by_ensemble, *later]
+        steps += later
+    steps.append(_student(STUDENT, request, to_train_on, place))
+    steps += _scorings((STUDENT,), "", valid)
+    return StepPlan(teachers, tuple(steps))
+
+
+def corpus_sides(
+    request: DistillationRequest, place: Workplace
+) -> Iterator[tuple[Corpus, Path, Path]]:
+    """Yield each corpus with the files of its lines, which are extracted if it is a table."""
+    corpora = request.config.data.train
+    for number, corpus in enumerate(corpora, start=1):
+        if corpus.src is not None and corpus.tgt is not None:
+            yield corpus, corpus.src, corpus.tgt
+        else:
+            yield corpus, *place.sides(f"corpus{_suffix(number, len(corpora))}")
+
+
+def _suffix(number: int, count: int) -> str:
+    return "" if count == 1 else f"-{number}"
+
+
+def _teachers(
+    request: DistillationRequest, outline: Outline, place: Workplace
+) -> Iterator[Training]:
+    """Yield the trainings of teachers: given ones, or the plain training and further seeds."""
+    given = request.teachers[: outline.teachers] if outline.generations else ()
+    for number, config in enumerate(given, start=1):
+        name = f"teacher-{number}"
+        yield Training(name, configs.seeded(config, place.run(name)))
+    for further in range(0 if given else outline.teachers):
+        name = f"teacher-{further + 1}" if further else PLAIN
+        config = configs.seeded(request.config, place.run(name), further)
+        yield Training(name, configs.limited(config, outline.max_minutes))
+
+
+def _scorings(names: tuple[str, ...], ensemble: str, valid: tuple[Path, ...]) -> Iterator[Scoring]:
+    """Yield the scorings of models, and of several as an ensemble."""
+    for name in names:
+        yield Scoring(f"{SCORE}{name}", (name,), valid)
+    if len(names) > 1:
+        yield Scoring(f"{SCORE}{ensemble}", names, valid)
+
+
+def _texts(request: DistillationRequest, outline: Outline, place: Workplace) -> list[_Text]:
+    """Return the texts to translate; monolingual text needs a reversed model."""
+    texts = list[_Text]()
+    sides = list(corpus_sides(request, place))
+    for number, (corpus, src, tgt) in enumerate(sides, start=1):
+        suffix, size = _suffix(number, len(sides)), request.sizes[number - 1]
+        texts.append(_Text(suffix, src, tgt, corpus.weight, size))
+    if request.monolingual is not None and outline.has_reversed:
+        size = request.monolingual_size
+        texts.append(_Text("-monolingual", None, request.monolingual, 1.0, size))
+    return texts
+
+
+def _back_translations(texts: Iterable[_Text]) -> Iterator[CorpusTranslation]:
+    """Yield translations of target lines into new sources."""
+    for text in texts:
+        name = f"back{text.suffix}"
+        models = (REVERSED,)
+        yield CorpusTranslation(name, BACK_TRANSLATE, models, text.tgt, text.size, text.weight)
+
+
+def _translations(
+    texts: Iterable[_Text], models: tuple[str, ...], name: str
+) -> Iterator[CorpusTranslation]:
+    """Yield translations of the source lines of the user."""
+    for text in texts:
+        if text.src is not None:
+            step = f"{name}{text.suffix}"
+            yield CorpusTranslation(step, TRANSLATE, models, text.src, text.size, text.weight)
+
+
+def _of_back(
+    back: Iterable[CorpusTranslation], models: tuple[str, ...], name: str, place: Workplace
+) -> Iterator[CorpusTranslation]:
+    """Yield translations of the new sources."""
+    for step in back:
+        src, _ = place.sides(step.name)
+        size, weight, suffix = step.size, step.weight, step.name.removeprefix("back")
+        yield CorpusTranslation(
+            f"back-{name}{suffix}", TRANSLATE, models, src, size, weight, source=step.name
+        )
+
+
+def _student(
+    name: str, request: DistillationRequest, made: Sequence[CorpusTranslation], place: Workplace
+) -> Training:
+    """Return the training of a student on the pairs of the user and on translations.
+
+    The seed of `student-2` is the one after the user's.
+    """
+    epoch_size = 1 + sum(step.size for step in made)
+    corpora = []
+    for step in made:
+        src, tgt = place.sides(step.name)
+        corpora.append(Corpus(src=src, tgt=tgt, weight=step.weight))
+    further = 1 if name == f"{STUDENT}-2" else 0
+    config = configs.seeded(request.config, place.run(name), further)
+    config = configs.student_config(config, corpora, epoch_size)
+    return Training(name, config, epoch_size, tuple(step.name for step in made))
