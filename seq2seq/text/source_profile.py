@@ -444,4 +444,6 @@ def scripts_of(line: str) -> Iterator[str]:
     if not line.isascii():
         line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
     for word in _WORDS_OR_IDEOGRAPHS.findall(line):
-        yield "LATIN" if word.isascii() else script_of(word[0])
+        letter = next(filter(str.isalpha, word), "")
+        if letter:  # and no digit in a circle
+            yield script_of(letter)

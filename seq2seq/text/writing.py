@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
-from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced
+from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced, is_wide
 
 _TATWEEL = "\N{ARABIC TATWEEL}"  # lengthens a word, and means nothing
 # Unicode replaces the Greek question mark by a semicolon, in all normal forms.
@@ -64,15 +64,13 @@ class Writing:
         """Return a text with its unknown characters as the text writes them, if it does."""
         if not self._characters:
             return text
-        if not self._has_inner_spaces:
-            text = _without_inner_spaces(text)
-        if self._characters.issuperset(text):
-            return text
-        characters = list[str]()
-        for place, character in enumerate(text):
-            is_mark = place > 0 and unicodedata.category(text[place - 1])[0] in "LM"
-            characters.append(self._written(character, is_mark))
-        return "".join(characters)
+        if not self._characters.issuperset(text):
+            places = enumerate(text)
+            text = "".join(
+                self._written(character, place > 0 and _is_of_word(text[place - 1]))
+                for place, character in places
+            )
+        return text if self._has_inner_spaces else _without_inner_spaces(text)
 
     def _written(self, character: str, follows_letter: bool) -> str:
         """Return a character as the text writes it; marks of uncased letters may be left out."""
@@ -89,8 +87,15 @@ class Writing:
         return "" if is_optional and follows_letter else character
 
     def affix_character(self, character: str) -> str:
-        """Return a character of a label as the text writes it: digits and compatible forms."""
-        return character if character in self._characters else self._like(character) or character
+        """Return a character of a label as the text writes it, but raised ones as they are.
+
+        Those of full or half width have their usual form where the text has none.
+        """
+        form = unicodedata.decomposition(character).partition(" ")[0]
+        if character in self._characters or form in ("<super>", "<sub>"):
+            return character
+        usual = unicodedata.normalize("NFKC", character)
+        return self._like(character) or (usual if form in ("<wide>", "<narrow>") else character)
 
     def _like(self, character: str) -> str:
         """Return the characters of the same kind that the text has, or ""."""
@@ -165,5 +170,12 @@ def _without_inner_spaces(text: str) -> str:
 
 
 def _has_spaces(character: str) -> bool:
-    """Return whether a space may be beside a character: all but letters without spaces."""
-    return not character.isalpha() or is_spaced(character)
+    """Return whether a space may be beside a character.
+
+    It is not beside letters of scripts without spaces, nor beside marks of their width.
+    """
+    return not is_wide(character or " ") and (not character.isalpha() or is_spaced(character))
+
+
+def _is_of_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LM"
