@@ -13,7 +13,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from seq2seq.engines.onnx.graph import CONTRIB, OPSET, PRODUCT, bodies
-from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, Size, SizeError, Sizes
+from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, InputSizes, Size, SizeError
 from seq2seq.engines.onnx.sizes import LOOP, Cost, Value, infer
 
 MAX_NODES = 10_000
@@ -51,10 +51,10 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
     _check_step(_declared(step.graph.input), _declared(step.graph.output), outputs, vocabulary_size)
     longest = max_length + 1
     sources = ((1, 1), (1, longest), (ENCODED_ROWS, longest))
-    trials = [(batch * source, Sizes(batch, 1, source)) for batch, source in sources]
+    trials = [(batch * source, InputSizes(batch, 1, source)) for batch, source in sources]
     _check_cost(first.graph, trials)
     shapes = ((1, 1, 1), (1, 1, longest), (1, MAX_ROWS, longest), (MAX_ROWS, 1, longest))
-    trials = [(batch * beam, Sizes(batch, beam, source)) for batch, beam, source in shapes]
+    trials = [(batch * beam, InputSizes(batch, beam, source)) for batch, beam, source in shapes]
     _check_cost(step.graph, trials)
 
 
@@ -128,7 +128,7 @@ def _share_of(graph: GraphProto) -> _Share:
     return _Share(sum(counts), max(counts, default=0), sum(map(sum, weights)))
 
 
-def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, Sizes]]) -> None:
+def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> None:
     """Infer the sizes of all values, and raise GraphError for too much memory or work."""
     values, cost = _inferred(graph)
     for output in graph.output:
@@ -141,7 +141,7 @@ def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, Sizes]]) -> None:
     share = _share_of(graph)
     read = [values[value.name].entries for value in graph.input]
     for rows, sizes in trials:
-        one_row = Sizes(1, 1, sizes.source)
+        one_row = InputSizes(1, 1, sizes.source)
         entries = sum(size.at(one_row) for size in read)
         _check_trial(cost, share, entries, rows, sizes)
 
@@ -165,7 +165,7 @@ def _inferred(graph: GraphProto) -> tuple[dict[str, Value], Cost]:
         raise GraphError("is not a valid graph") from error
 
 
-def _check_trial(cost: Cost, share: _Share, entries: int, rows: int, sizes: Sizes) -> None:
+def _check_trial(cost: Cost, share: _Share, entries: int, rows: int, sizes: InputSizes) -> None:
     """Raise GraphError if a graph allocates or computes too much for inputs of these sizes.
 
     Each row has a number of entries to read.

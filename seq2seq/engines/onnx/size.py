@@ -20,7 +20,7 @@ class SizeError(ValueError):
     """A graph with a value of an unknown size, or an operator that models do not have."""
 
 
-class Sizes(NamedTuple):
+class InputSizes(NamedTuple):
     """Sizes of the inputs: sentences, hypotheses of each, and tokens of the longest source."""
 
     batch: int
@@ -103,7 +103,7 @@ class Size(NamedTuple):
         powers = map(max, zip(first.powers, second.powers, strict=True))
         return Size.limited(first.factor + second.factor, powers, is_exact=False)
 
-    def at(self, sizes: Sizes) -> int:
+    def at(self, sizes: InputSizes) -> int:
         powers = zip(sizes, self.powers, strict=True)
         growth: int = math.prod(size**power for size, power in powers)
         return max(0, self.factor * growth + self.offset)
