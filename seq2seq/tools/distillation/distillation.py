@@ -26,7 +26,7 @@ from seq2seq.tools.distillation.plan import (
 from seq2seq.tools.distillation.processes import Start, starter
 from seq2seq.tools.distillation.record import FILE, Record, request_keys
 from seq2seq.tools.distillation.runner import Runner, extract_tables
-from seq2seq.tools.distillation.steps import Scoring, Workplace
+from seq2seq.tools.distillation.steps import ModelScoring, Workplace
 
 
 class Distillation(NamedTuple):
@@ -209,7 +209,7 @@ def _gives_up(work: Distillation) -> bool:
 
 def _scores(work: Distillation, steps: tuple[object, ...]) -> dict[str, dict[str, float]]:
     """Return the scores of models and ensembles, by name."""
-    names = (step.name for step in steps if isinstance(step, Scoring))
+    names = (step.name for step in steps if isinstance(step, ModelScoring))
     return {name.removeprefix(SCORE): choice.read_scores(work.place.report(name)) for name in names}
 
 
@@ -226,7 +226,7 @@ def _result(work: Distillation) -> Result:
 
 def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:
     """Return the models of each ensemble that is scored."""
-    scorings = (step for step in work.plan.steps if isinstance(step, Scoring))
+    scorings = (step for step in work.plan.steps if isinstance(step, ModelScoring))
     named = {step.name.removeprefix(SCORE): step.models for step in scorings}
     return {name: named[name] for name in (TEACHERS, STUDENTS) if name in named}
 

@@ -23,7 +23,7 @@ from seq2seq.tools.distillation.steps import (
     BACK_TRANSLATE,
     TRANSLATE,
     CorpusTranslation,
-    Scoring,
+    ModelScoring,
     Step,
     Training,
     Workplace,
@@ -145,12 +145,14 @@ def _teachers(
         yield Training(name, configs.limited(config, outline.max_minutes))
 
 
-def _scorings(names: tuple[str, ...], ensemble: str, valid: tuple[Path, ...]) -> Iterator[Scoring]:
+def _scorings(
+    names: tuple[str, ...], ensemble: str, valid: tuple[Path, ...]
+) -> Iterator[ModelScoring]:
     """Yield the scorings of models, and of several as an ensemble."""
     for name in names:
-        yield Scoring(f"{SCORE}{name}", (name,), valid)
+        yield ModelScoring(f"{SCORE}{name}", (name,), valid)
     if len(names) > 1:
-        yield Scoring(f"{SCORE}{ensemble}", names, valid)
+        yield ModelScoring(f"{SCORE}{ensemble}", names, valid)
 
 
 def _texts(request: DistillationRequest, outline: Outline, place: Workplace) -> list[_Text]:

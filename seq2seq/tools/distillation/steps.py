@@ -119,7 +119,7 @@ class CorpusTranslation(NamedTuple):
         return place.sides(self.name)
 
 
-class Scoring(NamedTuple):
+class ModelScoring(NamedTuple):
     """Scores of a model or an ensemble on the validation text: `seq2seq evaluate`."""
 
     name: str
@@ -150,4 +150,4 @@ class Scoring(NamedTuple):
         return (place.report(self.name),)
 
 
-Step = Training | CorpusTranslation | Scoring
+Step = Training | CorpusTranslation | ModelScoring

@@ -9,7 +9,7 @@ from seq2seq.config.schema import Config
 from seq2seq.tools.distillation import costs
 from seq2seq.tools.distillation.costs import Epoch
 from seq2seq.tools.distillation.plan import DistillationRequest, Outline, plan_of
-from seq2seq.tools.distillation.steps import Scoring, Workplace
+from seq2seq.tools.distillation.steps import ModelScoring, Workplace
 
 PLACE = Workplace(Path("run/distillation"))
 EPOCHS = dict.fromkeys(("plain", "reversed", "student"), Epoch(seconds=600, steps=100))
@@ -40,9 +40,9 @@ def test_an_epoch_of_a_student_has_more_pairs() -> None:
 
 
 def test_steps_run_beside_each_other_once_what_they_need_has_ended() -> None:
-    first, second = Scoring("first", ()), Scoring("second", ())
-    third = Scoring("third", ("first", "second"))
-    fourth = Scoring("fourth", ("first",))
+    first, second = ModelScoring("first", ()), ModelScoring("second", ())
+    third = ModelScoring("third", ("first", "second"))
+    fourth = ModelScoring("fourth", ("first",))
     steps = [first, second, fourth, third]
     seconds = {"first": 3, "second": 5, "third": 1, "fourth": 4}
     alone = costs.ends(steps, seconds, jobs=1)

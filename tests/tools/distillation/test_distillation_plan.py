@@ -12,7 +12,7 @@ from seq2seq.config.schema import Config
 from seq2seq.runtime.errors import UserError
 from seq2seq.tools.distillation import configs
 from seq2seq.tools.distillation.plan import DistillationRequest, Outline, StepPlan, plan_of
-from seq2seq.tools.distillation.steps import CorpusTranslation, Scoring, Training, Workplace
+from seq2seq.tools.distillation.steps import CorpusTranslation, ModelScoring, Training, Workplace
 
 PLACE = Workplace(Path("run/distillation"), "cpu", int8=True)
 
@@ -136,7 +136,7 @@ def test_teachers_of_other_configs_replace_the_plain_training() -> None:
     assert trainings["teacher-2"].config.seed == 5
     assert trainings["student"].config.model.hidden_size == 20
     (ensemble,) = (step for step in made.teachers if step.name == "score-teachers")
-    assert isinstance(ensemble, Scoring)
+    assert isinstance(ensemble, ModelScoring)
     assert ensemble.models == ("teacher-1", "teacher-2")
 
 
