@@ -35,4 +35,4 @@ def test_a_second_interrupt_ends_what_python_waits_for() -> None:
                 child.wait(0.5)
             except subprocess.TimeoutExpired:
                 continue
-        assert child.returncode == 128 + signal.SIGINT
+        assert child.returncode in (128 + signal.SIGINT, -signal.SIGINT)

@@ -19,6 +19,7 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.text.glossary import Glossary
 from seq2seq.tools.serving import v1
+from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.service import LanguagePairs
 
 LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]
@@ -172,7 +173,7 @@ def test_an_error_has_the_number_of_the_line_in_the_request(
     """Before any is translated: a batch has at most 256 lines."""
     empty = {"constraints": [[]] * 299, "prefix": [""] * 299}
     fields = {name: [*empty.get(name, []), *value] for name, value in fields.items()}
-    with serve(tiny_pairs) as served:
+    with serve(tiny_pairs, Limits(characters=100_000)) as served:
         reply = served.call(PATH, {"text": [*["ba"] * 299, "ke"], **fields})
         assert reply.status == 400
         assert reply.error.startswith(message)
@@ -185,6 +186,7 @@ def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
 ) -> None:
     started, answered = threading.Event(), threading.Event()
     replies, function = [], getattr(v1, name)
+    long = "ba " * 500  # small requests are prepared at once
 
     def held(*arguments: Any) -> Any:
         started.set()
@@ -193,7 +195,7 @@ def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
 
     monkeypatch.setattr(v1, name, held)
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(served.call, PATH, {"text": "ba", "glossary": [["ba", "mo"]]})
+        reply = pool.submit(served.call, PATH, {"text": long, "glossary": [["ba", "mo"]]})
         assert started.wait(600)
         assert served.call("/health").status == 200
         answered.set()
