@@ -348,7 +348,8 @@ def test_sigterm_ends_the_server_while_forms_arrive(
             assert started.returncode == 0
             assert errors.endswith("stopped; all accepted requests have been answered\n")
             for client in waiting:
-                assert b" 408 " in client.recv(4_096)
+                answer = client.recv(4_096)  # by its own limit, or by that of the shutdown
+                assert b" 408 " in answer or b" 503 " in answer
 
 
 def test_a_form_in_the_middle_of_json_is_json(guarded: Served) -> None:
