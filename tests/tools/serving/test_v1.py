@@ -186,7 +186,7 @@ def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
 ) -> None:
     started, answered = threading.Event(), threading.Event()
     replies, function = [], getattr(v1, name)
-    long = "ba " * 500  # small requests are prepared at once
+    glossary = [["ke" * 50 + str(n), "mo"] for n in range(20)]  # small requests wait for nothing
 
     def held(*arguments: Any) -> Any:
         started.set()
@@ -195,7 +195,7 @@ def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
 
     monkeypatch.setattr(v1, name, held)
     with ThreadPoolExecutor(1) as pool:
-        reply = pool.submit(served.call, PATH, {"text": long, "glossary": [["ba", "mo"]]})
+        reply = pool.submit(served.call, PATH, {"text": "ba", "glossary": glossary})
         assert started.wait(600)
         assert served.call("/health").status == 200
         answered.set()
