@@ -1,16 +1,17 @@
 """Run a command of `seq2seq` as the child of another process, and stop it when that one ends.
 
-    python -m seq2seq.tools.distillation.child train CONFIG --resume
+    python -m seq2seq.tools.distillation.child train CONFIG
 
 Standard input is a pipe that the parent holds open. Its end, however the parent was killed, is a
 SIGTERM to this process: a training saves its state, and a translation keeps its journal.
 """
 
 import os
-import runpy
 import signal
 import sys
 import threading
+
+from seq2seq.__main__ import main
 
 
 def _stop_with_parent() -> None:
@@ -20,5 +21,4 @@ def _stop_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    sys.argv[0] = "seq2seq"
-    runpy.run_module("seq2seq", run_name="__main__")
+    sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -158,8 +158,10 @@ def _described(mistake: Mapping[str, Any]) -> str:
 class Guard:
     """Outermost ASGI application: everything that holds for every request."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, access: Access, stop_waiting: Callable[[float], None]) -> None:
+        self._app = app
+        self._access = access
+        self.stop_waiting = stop_waiting  # for bodies, after some seconds more
         self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,6 @@ import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq import __version__
@@ -33,6 +32,7 @@ IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _CLOSED_TOGETHER = 20  # part of the connections, so that the longest waits are seldom looked for
 _OTHER_FILES = 200  # besides connections
+_LAST_BODIES = 1.0  # seconds for bodies that are still arriving at a shutdown
 _TO_CLOSE = 0.1  # of the time of a request, for what a shutdown has cancelled to end
 _DESCRIPTION = (
     "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
@@ -45,7 +45,7 @@ def create_app(
     limits: Limits | None = None,
     access: Access | None = None,
     settings: SearchSettings = DEFAULT_SETTINGS,
-) -> ASGIApp:
+) -> Guard:
     """Return the application; its lifespan ends once all is translated."""
     limits, access = limits or Limits(), access or Access()
     queue = TranslationQueue(limits.queue_lines)
@@ -78,7 +78,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Guard(app, access)
+    return Guard(app, access, service.stop_waiting)
 
 
 class Connection(H11Protocol):
@@ -175,6 +175,10 @@ class Connection(H11Protocol):
 class _Server(uvicorn.Server):
     """Server that a signal stops, and that then returns instead of raising the signal again."""
 
+    def __init__(self, config: uvicorn.Config, app: Guard) -> None:
+        super().__init__(config)
+        self._app = app
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Stop accepting requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -182,6 +186,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what has been accepted, or cancel it, then stop the application."""
+        self._app.stop_waiting(_LAST_BODIES)
         await super().shutdown(sockets)
         if self.force_exit:
             for task in self.server_state.tasks:
@@ -212,7 +217,7 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
+def server_for(app: Guard, longest_request: float) -> uvicorn.Server:
     """Return a server; `run(sockets=[listen(...)])` answers requests until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,
@@ -226,4 +231,4 @@ def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
         timeout_keep_alive=round(IDLE),
         timeout_graceful_shutdown=max(1, int(longest_request * (1 - _TO_CLOSE))),
     )
-    return _Server(config)
+    return _Server(config, app)

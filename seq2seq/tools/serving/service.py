@@ -190,6 +190,14 @@ class Service:
     access: Access
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
     worker: Worker = field(default_factory=Worker)
+    _arriving: set[asyncio.Timeout] = field(default_factory=set)  # limits of bodies
+
+    def stop_waiting(self, seconds: float) -> None:
+        """Wait for the bodies that are arriving for some seconds more at most."""
+        latest = asyncio.get_running_loop().time() + seconds
+        for limit in self._arriving:
+            if not limit.expired():
+                limit.reschedule(min(limit.when() or latest, latest))
 
     async def work(
         self, request: Request, size: int, call: Callable[..., Item], *arguments: Any
@@ -226,8 +234,10 @@ class Service:
         length, received = request.headers.get("content-length", "0"), 0
         if length.isdigit() and int(length) > most:
             raise too_large
+        arrival = asyncio.timeout(self.limits.seconds)
+        self._arriving.add(arrival)
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with arrival:
                 async for part in request.stream():
                     received += len(part)
                     if received > most:
@@ -237,6 +247,8 @@ class Service:
             raise HTTPException(408, "the request arrives too slowly") from None
         except ClientDisconnect:
             raise HTTPException(*_GONE) from None
+        finally:
+            self._arriving.discard(arrival)
 
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0

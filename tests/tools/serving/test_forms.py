@@ -328,7 +328,7 @@ def test_sigterm_ends_the_server_while_forms_arrive(
     """The clients stay and send no more; the log quotes nothing of what they sent."""
     (tmp_path / "token").write_text("s3cret\n", encoding="utf-8")
     options = ["-m", str(tiny_runs["luong"]), "--token-file", str(tmp_path / "token")]
-    command = [sys.executable, "-m", "seq2seq", "serve", "--port", "0", "--timeout", "2", *options]
+    command = [sys.executable, "-m", "seq2seq", "serve", "--port", "0", "--timeout", "10", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, encoding="utf-8", env=environment
@@ -346,10 +346,9 @@ def test_sigterm_ends_the_server_while_forms_arrive(
             started.send_signal(signal.SIGTERM)
             _, errors = started.communicate()
             assert started.returncode == 0
-            assert errors.endswith("stopped; all accepted requests have been answered\n")
+            assert errors == "stopped; all accepted requests have been answered\n"
             for client in waiting:
-                answer = client.recv(4_096)  # by its own limit, or by that of the shutdown
-                assert b" 408 " in answer or b" 503 " in answer
+                assert b" 408 " in client.recv(4_096)
 
 
 def test_a_form_in_the_middle_of_json_is_json(guarded: Served) -> None:
