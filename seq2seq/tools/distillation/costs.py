@@ -89,8 +89,8 @@ def seconds_of(step: Step, epochs: Epochs) -> float:
         epoch = epoch_of(step.name, epochs)
         return START_SECONDS + training_seconds(step.config, epoch, step.epoch_size)
     if isinstance(step, CorpusTranslation):
-        each = (epoch_of(name, epochs).seconds for name in step.models)
-        return START_SECONDS + TRANSLATION_EPOCHS * step.size * sum(each)
+        seconds = sum(epoch_of(name, epochs).seconds for name in step.models)
+        return START_SECONDS + TRANSLATION_EPOCHS * step.size * seconds
     return START_SECONDS + SCORING_SECONDS * len(step.models)
 
 

@@ -26,7 +26,7 @@ from seq2seq.tools.distillation.plan import (
 from seq2seq.tools.distillation.processes import Start, starter
 from seq2seq.tools.distillation.record import FILE, Record, request_keys
 from seq2seq.tools.distillation.runner import Runner, extract_tables
-from seq2seq.tools.distillation.steps import ModelScoring, Workplace
+from seq2seq.tools.distillation.steps import ModelScoring, Step, Workplace
 
 
 class Distillation(NamedTuple):
@@ -86,9 +86,9 @@ def prepare(
     facts, request = _measured(request)
     further = request.monolingual and checksum_of_file(request.monolingual)[:12]
     options = {
-        "--hours": hours,
-        "--generations": request.generations,
-        "--monolingual (checksum)": further,
+        "hours": hours,
+        "generations": request.generations,
+        "monolingual (checksum)": further,
     }
     keys = request_keys(config, request.teachers, options)
     if record is not None:
@@ -163,23 +163,14 @@ def distil(
         else:
             record.follow(Record.read(folder))
         if record.result is None:
-            with write_errors(place.folder):
-                place.folder.mkdir(exist_ok=True)
-            record.write()
-            extract_tables(work.request, place)
-            runner = Runner(place, record, start or starter(lock.descriptor), work.jobs)
-            _run(work, runner)
-        result = _result(work)
-        if record.result is None:
-            training = work.plan.trainings()[result.name]
-            choice.publish(place.run(result.name), training.config, folder)
-            record.finish(result.name, result.scores, result.stopped_early)
+            _run(work, start or starter(lock.descriptor))
         if tidies and place.folder.exists():
             with write_errors(place.folder):
                 shutil.rmtree(place.folder)
     finally:
         lock.close()
-    return result
+    assert record.result is not None, "recorded by `_run`, or before"
+    return Result(record.result, record.scores, work.metric, record.stopped_early)
 
 
 def _clear(folder: Path, place: Workplace) -> None:
@@ -191,37 +182,30 @@ def _clear(folder: Path, place: Workplace) -> None:
             shutil.rmtree(place.folder)
 
 
-def _run(work: Distillation, runner: Runner) -> None:
-    """Run the teachers, then the students unless the teachers are too weak."""
-    plan = work.plan
+def _run(work: Distillation, start: Start) -> None:
+    """Run the teachers, the students unless the teachers are too weak, and publish the best."""
+    plan, place, record = work.plan, work.place, work.record
+    with write_errors(place.folder):
+        place.folder.mkdir(exist_ok=True)
+    record.write()
+    extract_tables(work.request, place)
+    runner = Runner(place, record, start, work.jobs)
     runner.run(plan.teachers, later=plan.students)
-    if plan.students and not _gives_up(work):
+    scores = _scores(work, plan.teachers)
+    has_own_teachers = not work.request.teachers
+    stops_early = bool(plan.students) and has_own_teachers and not choice.pays(scores)
+    if plan.students and not stops_early:
         runner.run(plan.students)
+        scores |= _scores(work, plan.students)
+    best = choice.best_of(scores, work.metric, own=has_own_teachers)
+    choice.publish(place.run(best), plan.trainings()[best].config, work.config.run_dir)
+    record.finish(best, scores, stops_early)
 
 
-def _gives_up(work: Distillation) -> bool:
-    """Return whether the teachers are too weak for students; given teachers are never."""
-    if work.request.teachers:
-        return False
-    scores = _scores(work, work.plan.teachers)
-    return not choice.pays(scores)
-
-
-def _scores(work: Distillation, steps: tuple[object, ...]) -> dict[str, dict[str, float]]:
+def _scores(work: Distillation, steps: tuple[Step, ...]) -> dict[str, dict[str, float]]:
     """Return the scores of models and ensembles, by name."""
     names = (step.name for step in steps if isinstance(step, ModelScoring))
     return {name.removeprefix(SCORE): choice.read_scores(work.place.report(name)) for name in names}
-
-
-def _result(work: Distillation) -> Result:
-    """Return the result, as recorded or by the scores of all models."""
-    record, metric = work.record, work.metric
-    if record.result is not None:
-        return Result(record.result, record.scores, metric, record.stopped_early)
-    stopped_early = bool(work.plan.students) and _gives_up(work)
-    scores = _scores(work, work.plan.teachers if stopped_early else work.plan.steps)
-    name = choice.best_of(scores, metric, own=not work.request.teachers)
-    return Result(name, scores, metric, stopped_early)
 
 
 def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:
@@ -248,4 +232,4 @@ def log_plan_notes(work: Distillation) -> None:
     if outline.generations and not outline.has_reversed:
         missing.append("the reversed model and back-translations")
     if missing:
-        logger.info(f"note: --hours leaves no time for {', '.join(missing)}")
+        logger.info(f"note: {argument('hours')} leaves no time for {', '.join(missing)}")

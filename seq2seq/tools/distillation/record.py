@@ -20,6 +20,7 @@ from seq2seq.tools.distillation.steps import Step, Workplace
 FILE = "distillation.json"
 FORMAT = 1
 _MAX_BYTES = 1 << 24
+_OPTIONS = ("hours", "generations", "monolingual")  # of the request, besides keys of configs
 _PATHS = (".src", ".tgt", ".file", ".alignment", ".list", "vocabulary.model")  # ends of keys
 
 
@@ -27,7 +28,8 @@ class Record:
     """Content of FILE in a run folder."""
 
     def __init__(self, path: Path, tree: dict[str, Any]) -> None:
-        self.path, self.tree = path, tree
+        self.path = path
+        self.tree = tree
         self._checksums: dict[tuple[Path, int, int], str] = {}
 
     @classmethod
@@ -134,11 +136,13 @@ class Record:
     def check_request(self, request: Mapping[str, object]) -> None:
         """Raise UserError for another request than the record's, naming its keys."""
         recorded = self.tree["request"]
-        changes = [
-            f"  {key}: {fields.show(recorded.get(key))} -> {fields.show(request.get(key))}"
-            for key in {**recorded, **request}
-            if recorded.get(key) != request.get(key)
-        ]
+        changes = list[str]()
+        for key in {**recorded, **request}:
+            old_value = recorded.get(key)
+            value = request.get(key)
+            if value != old_value:
+                values = f"{fields.show(old_value)} -> {fields.show(value)}"
+                changes.append(f"  {_spelled(key)}: {values}")
         if changes:
             text = "was begun with another config or other options. These differ:"
             again = f"or begin again with {argument('overwrite', True)}"
@@ -200,6 +204,12 @@ class Record:
         if key not in self._checksums:
             self._checksums[key] = checksum_of_file(path)
         return self._checksums[key]
+
+
+def _spelled(key: str) -> str:
+    """Return a key of a request as the user gives it: an option of the command, or of a config."""
+    name, space, addition = key.partition(" ")
+    return f"{argument(name)}{space}{addition}" if name in _OPTIONS else key
 
 
 def request_keys(

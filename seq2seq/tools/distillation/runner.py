@@ -24,8 +24,10 @@ class Runner:
     """Runs steps, and records each as it begins and ends."""
 
     def __init__(self, place: Workplace, record: Record, start: Start, jobs: int) -> None:
-        self._place, self._record = place, record
-        self._start, self._jobs = start, jobs
+        self._place = place
+        self._record = record
+        self._start = start
+        self._jobs = jobs
         self._running: dict[str, Running] = {}  # by the name of the step
 
     def run(self, steps: Sequence[Step], later: Sequence[Step] = ()) -> None:
@@ -131,8 +133,8 @@ class Running(NamedTuple):
 
 def clock(seconds: float) -> str:
     """Return the time of the day in so many seconds, after the weekday if it is another."""
-    now, then = time.time(), time.localtime(time.time() + seconds)
-    is_today = time.localtime(now)[:3] == then[:3]
+    then = time.localtime(time.time() + seconds)
+    is_today = time.localtime()[:3] == then[:3]
     return time.strftime("%H:%M" if is_today else "%A %H:%M", then)
 
 

@@ -107,8 +107,11 @@ class CorpusTranslation(NamedTuple):
     def words(self, place: Workplace) -> list[str]:
         """Return the command; with `--overwrite` it still resumes a translation of its own."""
         outputs = ["-o", *map(str, place.sides(self.name))]
-        how = ["-b", str(BEAM_SIZE), "--overwrite", *["--int8"][: place.int8], *place.loading()]
-        return [self.command, *place.models(self.models), "-i", str(self.text), *outputs, *how]
+        options = ["-b", str(BEAM_SIZE), "--overwrite", *place.loading()]
+        if place.int8:
+            options.append("--int8")
+        texts = ["-i", str(self.text), *outputs]
+        return [self.command, *place.models(self.models), *texts, *options]
 
     def inputs(self, place: Workplace) -> tuple[Path, ...]:
         """Return the files that are read."""
