@@ -259,6 +259,13 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that train: device, threads and trusted scores."""
+    add_device(parser)
+    add_threads(parser)
+    add_scores(parser)
+
+
 def add_threads(parser: argparse.ArgumentParser) -> None:
     text = "CPU threads (default: one or all, whichever is faster at the start)"
     parser.add_argument("--threads", type=_thread_count, metavar="N", help=text)

@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     existing.add_argument("--resume", action="store_true", help=text)
     existing.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
     arguments.add_init_from(parser)
-    arguments.add_device(parser)
-    arguments.add_threads(parser)
-    arguments.add_scores(parser)
+    arguments.add_training_options(parser)
 
 
 @dataclass(frozen=True)

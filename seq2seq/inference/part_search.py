@@ -19,7 +19,7 @@ from seq2seq.inference.search.search import search
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
-from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.characters import is_blank
 
 OnFound = Callable[[int], None] | None
 HEAD_SCORINGS = 1  # of each part whose weights of heads are wanted
@@ -168,8 +168,7 @@ class PartSearch:
         notes = attention_map.notes_on_coverage(tokens, hypothesis.attention_weights)
         written = f"{source.head}{source.masked.text}{source.tail}"
         notes += self._loaded.source.notes_on_numbers(written, text)
-        unknown = self._loaded.source.lacking(normalized(source.masked.written))
-        vanished = [character for character in unknown if character not in text]
+        vanished = [character for character in source.unknown if character not in text]
         if vanished:
             notes.append(_VANISHED + "".join(vanished))
         if part.left_out_rules:

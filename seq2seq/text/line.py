@@ -18,6 +18,7 @@ class Part:
     tail: str = ""
     is_in_capitals: bool = False  # read in lower case, and its translation written in capitals
     has_added_mark: bool = False  # its final mark is removed from its translation
+    unknown: str = ""  # characters that the training text hardly has
     phrases: Sequence[str] = ()  # that its translation contains
     terms: Sequence[Term] = ()  # of the glossary, at their places in `text`
 

@@ -119,9 +119,8 @@ class SourceProfile:
         """Move a final mark to the tail if the text has none for its kind of sentence."""
         end = body.rstrip(CLOSING_MARKS)
         mark = end[-1:]
-        if not has_letters(end) or mark not in MARKS or self._writing.has_all(mark):
-            return body, tail
-        if self._writing.mark_like(mark):
+        is_mark = has_letters(end) and mark in MARKS
+        if not is_mark or self._writing.knows(mark) or self._writing.mark_like(mark):
             return body, tail
         return end[:-1], body[len(end) - 1 :] + tail
 
@@ -129,7 +128,7 @@ class SourceProfile:
         """Read final marks in a row as one, unless translations have them all."""
         first = body[-1:]
         further = "".join(takewhile(lambda mark: kind_of_mark(mark) != "", tail))
-        if not further or not self.tgt_characters or self._tgt_writing.has_all(further):
+        if not further or not self.tgt_characters or all(map(self._tgt_writing.knows, further)):
             return body, tail
         is_question = "question" in map(kind_of_mark, further)
         if is_question and kind_of_mark(first) in ("exclamation", "statement"):
@@ -159,8 +158,8 @@ class SourceProfile:
 
     def lacking(self, text: str) -> str:
         """Return the characters that the text hardly has, but for placeholders of names."""
-        unknown = set(text) - self._characters if self.characters else ()
-        return "".join(sorted(c for c in unknown if unicodedata.category(c) != "Cn"))
+        unknown = (c for c in sorted(set(text)) if not self._writing.knows(c))
+        return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
@@ -192,7 +191,7 @@ class SourceProfile:
         """Return a word in capitals as the text writes it, Turkish I without a dot."""
         if word.upper() in self._capitalised:
             return self._capitalised[word.upper()]
-        if "\u0130" in self._characters:
+        if "\u0130" in self.characters:
             word = word.replace("\u0130", "i").replace("I", "\u0131")
         return word.lower()
 
@@ -205,10 +204,6 @@ class SourceProfile:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
         apart = sorted(numbers_of(text) ^ numbers_of(translation)) if self.numbers else []
         return [f"{_NUMBERS}: {', '.join(apart)}"] if apart else []
-
-    @cached_property
-    def _characters(self) -> frozenset[str]:
-        return frozenset(self.characters)
 
     @cached_property
     def _writing(self) -> Writing:

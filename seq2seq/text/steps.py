@@ -356,9 +356,9 @@ class NoteUnknownCharacters(TextStep):
     notes = ("characters that the training text hardly has: ",)
 
     def apply(self, line: Line) -> None:
-        unknown = set[str]()
         for part in line.parts:
-            unknown.update(self._profile.lacking(normalized(part.masked.written)))
+            part.unknown = self._profile.lacking(normalized(part.masked.written))
+        unknown = set[str]().union(*(part.unknown for part in line.parts))
         if unknown:
             line.notes.append(self.notes[0] + "".join(sorted(unknown)))
 

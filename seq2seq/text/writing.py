@@ -52,10 +52,6 @@ class Writing:
         """Return whether the text has a character."""
         return not self._characters or character in self._characters
 
-    def has_all(self, characters: Iterable[str]) -> bool:
-        """Return whether the text has all characters."""
-        return all(map(self.knows, characters))
-
     def mark_like(self, mark: str) -> str:
         """Return the mark of the text that ends the same kind of sentence, or ""."""
         return self._mark_of_kind.get(kind_of_mark(mark), "")
@@ -65,11 +61,8 @@ class Writing:
         if not self._characters:
             return text
         if not self._characters.issuperset(text):
-            places = enumerate(text)
-            text = "".join(
-                self._written(character, place > 0 and _is_of_word(text[place - 1]))
-                for place, character in places
-            )
+            before = zip(f" {text}", text, strict=False)
+            text = "".join(self._written(c, _may_have_marks(previous)) for previous, c in before)
         return text if self._has_inner_spaces else _without_inner_spaces(text)
 
     def _written(self, character: str, follows_letter: bool) -> str:
@@ -177,5 +170,7 @@ def _has_spaces(character: str) -> bool:
     return not is_wide(character or " ") and (not character.isalpha() or is_spaced(character))
 
 
-def _is_of_word(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LM"
+def _may_have_marks(character: str) -> bool:
+    """Return whether marks after a character are optional: it is of a word without capitals."""
+    category = unicodedata.category(character)
+    return category == "Lo" or category.startswith("M")

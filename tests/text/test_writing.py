@@ -46,6 +46,7 @@ HINDI = [
         ("The cat is \uff11\uff12 here\uff0e", "The cat is 12 here."),
         ("\uff34he\u3000cat is here.", "The cat is here."),
         ("The caf\u00e9 is here.", "The caf\u00e9 is here."),  # e has a mark, and is another letter
+        ("The x\u0303 is here.", "The x\u0303 is here."),
     ],
 )
 def test_an_english_text_has_its_marks_and_digits(text: str, written: str) -> None:

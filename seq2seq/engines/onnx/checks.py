@@ -12,9 +12,10 @@ from typing import NamedTuple
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from seq2seq.engines.onnx.cost import LOOP, Cost, infer
 from seq2seq.engines.onnx.graph import CONTRIB, OPSET, PRODUCT, bodies
 from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, InputSizes, Size, SizeError
-from seq2seq.engines.onnx.size_rules import LOOP, Cost, Value, infer
+from seq2seq.engines.onnx.size_rules import Value
 
 MAX_NODES = 10_000
 # Most that a graph may compute for each row (a token of a source, or a hypothesis), as multiples of

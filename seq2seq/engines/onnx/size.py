@@ -11,8 +11,6 @@ MAX_ROWS = 320  # hypotheses searched together
 ENCODED_ROWS = 32  # sources encoded together
 _MAX_FACTOR = 1 << 62
 _MAX_POWER = 8
-
-
 UNKNOWN = "has a value whose size is unknown"
 
 
@@ -51,6 +49,7 @@ class Size(NamedTuple):
 
     @property
     def powers(self) -> tuple[int, int, int]:
+        """Return the powers of the sizes of the inputs."""
         return self[1:4]
 
     @property
@@ -63,6 +62,7 @@ class Size(NamedTuple):
         return self[:5] == other[:5]
 
     def bound(self) -> "Size":
+        """Return the size as a bound that may not be reached."""
         return self._replace(is_exact=False)
 
     def _without_offset(self) -> "Size":
@@ -72,6 +72,7 @@ class Size(NamedTuple):
         return Size(self.factor + max(self.offset, 0), *self.powers, is_exact=False)
 
     def times(self, other: "Size") -> "Size":
+        """Return the product; a bound if an offset would have to be multiplied by a power."""
         is_exact = self.is_exact and other.is_exact
         for size, number in ((self, other.number), (other, self.number)):
             if number is not None:
@@ -91,6 +92,7 @@ class Size(NamedTuple):
         return Size.limited(self.factor // other.factor, powers)
 
     def plus(self, other: "Size") -> "Size":
+        """Return the sum; a bound if both grow with the inputs, each in its own way."""
         is_exact = self.is_exact and other.is_exact
         if self.powers == other.powers:
             offset = self.offset + other.offset
@@ -104,6 +106,7 @@ class Size(NamedTuple):
         return Size.limited(first.factor + second.factor, powers, is_exact=False)
 
     def at(self, sizes: InputSizes) -> int:
+        """Return the number for given sizes of the inputs."""
         powers = zip(sizes, self.powers, strict=True)
         growth: int = math.prod(size**power for size, power in powers)
         return max(0, self.factor * growth + self.offset)

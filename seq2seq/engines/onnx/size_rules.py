@@ -1,26 +1,22 @@
-"""Infer the sizes of all values of a graph, and the work of its operators, before it is computed.
+"""Rules by which the sizes of an operator's results follow from those of its inputs.
 
-Each operator of a model has a rule, which returns the sizes of its results for all sizes of the
-inputs. Where they would depend on anything else, and for other operators, SizeError is raised.
+RULES has one for each operator of a model. It holds for all sizes of a graph's inputs; where the
+results would depend on anything else, SizeError is raised.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
 
-from seq2seq.engines.onnx.graph import attribute, bodies
-from seq2seq.engines.onnx.size import NAMED, ONE, UNKNOWN, Dims, Size, SizeError, product
+from seq2seq.engines.onnx.graph import attribute
+from seq2seq.engines.onnx.size import ONE, UNKNOWN, Dims, Size, SizeError, product
 
-_MAX_RANK = 8
 _MAX_CONTENT = 64  # entries of a value that sizes are computed from
 _ALL = (1 << 31) - 1  # as the end of a part: all entries
 _NUMBERS = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
-_ENTRY_WORK = 4  # of an operator that is no product, by entry; the work of a product is 1
 
 
 class Value(NamedTuple):
@@ -31,9 +27,11 @@ class Value(NamedTuple):
 
     @property
     def entries(self) -> Size:
+        """Return the number of entries."""
         return product(self.dims)
 
     def known(self) -> Dims:
+        """Return the entries; raises SizeError if they are unknown."""
         if self.content is None:
             raise SizeError(UNKNOWN)
         return self.content
@@ -46,10 +44,9 @@ class Value(NamedTuple):
         return [number for number in numbers if number is not None]
 
 
-def _whole(value: Value) -> Value:
-    """Return a value without entries that could not be used as a size."""
-    is_small = value.content is not None and len(value.dims) < 2
-    return value if is_small else Value(value.dims)
+def _with_usable_content(value: Value) -> Value:
+    """Return a value without its entries if it has two axes or more: no size is read from it."""
+    return value if len(value.dims) < 2 else Value(value.dims)
 
 
 def tensor_value(tensor: TensorProto) -> Value:
@@ -64,7 +61,6 @@ def tensor_value(tensor: TensorProto) -> Value:
     return Value(dims, tuple(Size(int(entry)) for entry in array))
 
 
-ABSENT = Value(())  # an optional input
 Rule = Callable[[NodeProto, Sequence[Value]], list[Value]]
 
 
@@ -76,8 +72,9 @@ def broadcast(*many: Dims) -> Dims:
 
 
 def _joined(sizes: Sequence[Size]) -> Size:
+    """Return the size of an axis by those of several values: all are equal, or 1."""
     wide = [size for size in sizes if size != ONE]
-    if len({size[:5] for size in wide}) > 1:
+    if not all(size.same(wide[0]) for size in wide):
         raise SizeError("has values whose sizes do not fit together")
     exact = [size for size in wide if size.is_exact]
     return next(iter([*exact, *wide]), ONE)
@@ -146,7 +143,7 @@ def _reshape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
         dims[rest[0]] = source.entries.over(others)
     if any(size.factor < 0 for size in dims) or not product(dims).same(source.entries):
         raise SizeError("has a value of another number of entries than its shape")
-    return [_whole(Value(tuple(dims), source.content))]
+    return [_with_usable_content(Value(tuple(dims), source.content))]
 
 
 def _flatten(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -162,7 +159,7 @@ def _squeeze(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     if axes is None or any(source.dims[axis] != ONE for axis in axes):
         raise SizeError("squeezes an axis that may have several entries")
     dims = tuple(dim for axis, dim in enumerate(source.dims) if axis not in axes)
-    return [_whole(Value(dims, source.content))]
+    return [_with_usable_content(Value(dims, source.content))]
 
 
 def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -173,7 +170,7 @@ def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
         raise SizeError("has an axis twice")
     remaining = iter(source.dims)
     dims = tuple(ONE if axis in axes else next(remaining) for axis in range(rank))
-    return [_whole(Value(dims, source.content))]
+    return [_with_usable_content(Value(dims, source.content))]
 
 
 def _transpose(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -247,7 +244,7 @@ def _concat(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
         content = None if content is None or value.content is None else content + value.content
     if content is not None and len(content) > _MAX_CONTENT:
         content = None
-    return [_whole(Value(tuple(dims), content))]
+    return [_with_usable_content(Value(tuple(dims), content))]
 
 
 def _gather(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -257,7 +254,7 @@ def _gather(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     content = None
     if source.content is not None and indices.content is not None:
         content = tuple(source.content[place] for place in indices.numbers())
-    return [_whole(Value(dims, content))]
+    return [_with_usable_content(Value(dims, content))]
 
 
 def _gather_elements(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -308,7 +305,7 @@ def _constant_of_shape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     content = None
     if entry.content is not None and count is not None and count <= _MAX_CONTENT:
         content = entry.content * count
-    return [_whole(Value(dims, content))]
+    return [_with_usable_content(Value(dims, content))]
 
 
 def _range(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -334,25 +331,26 @@ def _reduce(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     axes = _axes(node, inputs, len(dims))
     if not axes:
         axes = [] if attribute(node, "noop_with_empty_axes", 0) else list(range(len(dims)))
-    return [Value(_without(dims, axes, bool(attribute(node, "keepdims", 1))))]
+    return [Value(_reduced(dims, axes, bool(attribute(node, "keepdims", 1))))]
 
 
-def _without(dims: Dims, axes: Sequence[int], keep: bool) -> Dims:
-    kept = [(ONE,) if keep else ()] if axes else []
-    parts = (kept[0] if axis in axes else (dim,) for axis, dim in enumerate(dims))
-    return tuple(size for part in parts for size in part)
+def _reduced(dims: Dims, axes: Sequence[int], keep: bool) -> Dims:
+    """Return the dimensions after a reduction over axes, which are 1 or, unless kept, absent."""
+    if keep:
+        return tuple(ONE if axis in axes else dim for axis, dim in enumerate(dims))
+    return tuple(dim for axis, dim in enumerate(dims) if axis not in axes)
 
 
 def _arg(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     dims = inputs[0].dims
     axes = [_axis(attribute(node, "axis", 0), len(dims))]
-    return [Value(_without(dims, axes, bool(attribute(node, "keepdims", 1))))]
+    return [Value(_reduced(dims, axes, bool(attribute(node, "keepdims", 1))))]
 
 
 def _layer_norm(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     dims = inputs[0].dims
     first = _axis(attribute(node, "axis", -1), len(dims))
-    statistics = _without(dims, range(first, len(dims)), keep=True)
+    statistics = _reduced(dims, range(first, len(dims)), keep=True)
     return [Value(dims), *(Value(statistics) for _ in node.output[1:])]
 
 
@@ -384,12 +382,12 @@ def _gemm(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _einsum(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    sizes = _letters(node, inputs)
+    sizes = sizes_of_letters(node, inputs)
     output = attribute(node, "equation").decode().replace(" ", "").partition("->")[2]
     return [Value(tuple(sizes[letter] for letter in output))]
 
 
-def _letters(node: NodeProto, inputs: Sequence[Value]) -> dict[str, Size]:
+def sizes_of_letters(node: NodeProto, inputs: Sequence[Value]) -> dict[str, Size]:
     """Return the size of each letter of an equation such as nsh,nh->ns."""
     terms, arrow, _ = attribute(node, "equation").decode().replace(" ", "").partition("->")
     sizes: dict[str, Size] = {}
@@ -442,86 +440,3 @@ RULES: Mapping[str, Rule] = {
     "Size": _size,
     "TopK": _topk,
 }
-LOOP = "Scan"
-
-
-def _work(node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> list[Size]:
-    """Return the work of an operator, as a sum."""
-    kind = node.op_type
-    if kind.startswith("MatMul"):
-        return [results[0].entries.times(inputs[0].dims[-1])]
-    if kind == "Gemm":
-        return [results[0].entries.times(inputs[0].dims[0 if attribute(node, "transA", 0) else 1])]
-    if kind == "Einsum":
-        return [product(_letters(node, inputs).values())]
-    read = () if kind in ("Gather", "Shape", "Size", "Slice") else inputs
-    return [value.entries.times(Size(_ENTRY_WORK)) for value in (*read, *results)]
-
-
-@dataclass
-class Cost:
-    """Entries of the values that a graph computes, and the work of each of its operators."""
-
-    entries: list[Size] = field(default_factory=list)
-    work: list[list[Size]] = field(default_factory=list)  # a sum for each operator
-
-    def add(self, node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> None:
-        work = _work(node, inputs, results)
-        self.entries += work if node.op_type == "Einsum" else [value.entries for value in results]
-        self.work.append(work)
-
-    def add_loop(self, body: "Cost", count: Size) -> None:
-        """Count the operators of a body that is computed several times."""
-        self.entries += [size.times(count) for size in body.entries]
-        self.work += [[size.times(count) for size in sizes] for sizes in body.work]
-
-
-def infer(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> tuple[dict[str, Value], Cost]:
-    """Return the sizes of all values of a graph, given those of its inputs, and its work.
-
-    Raises SizeError.
-    """
-    cost = Cost()
-    values = dict(inputs)
-    values |= {tensor.name: tensor_value(tensor) for tensor in graph.initializer}
-    for node in graph.node:
-        read = [values[name] if name else ABSENT for name in node.input]
-        if node.op_type == LOOP:
-            results, body = _loop(node, values)
-            cost.add_loop(body, read[-1].dims[0])
-            cost.entries += [value.entries for value in results]
-        else:
-            results = _results(node, read)
-            cost.add(node, read, results)
-        values |= zip(node.output, results, strict=False)
-    return values, cost
-
-
-def _results(node: NodeProto, read: Sequence[Value]) -> list[Value]:
-    if node.op_type == "Constant":
-        return [tensor_value(attribute(node, "value"))]
-    if node.op_type not in RULES:
-        raise SizeError(f"has the operator {node.op_type!a:.80}, which no exported model has")
-    results = RULES[node.op_type](node, read)
-    if max(len(value.dims) for value in results) > _MAX_RANK:
-        raise SizeError(f"has a value of more than {_MAX_RANK} dimensions")
-    return results
-
-
-def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Cost]:
-    """Return the results of a loop over the tokens of sources, and the cost of its body."""
-    (body,) = bodies(node)
-    *states, scanned = (values[name] for name in node.input)
-    count, *entry = scanned.dims
-    if {item.name for item in node.attribute} != {"body", "num_scan_inputs"}:
-        raise SizeError("has a loop of another kind than models have")
-    if attribute(node, "num_scan_inputs") != 1 or count != NAMED["source"]:
-        raise SizeError("has a loop over something else than the tokens of a source")
-    parts = [*(Value(state.dims) for state in states), Value(tuple(entry))]
-    names = (value.name for value in body.input)
-    inner, cost = infer(body, {**values, **dict(zip(names, parts, strict=True))})
-    results = [inner[value.name] for value in body.output]
-    after, collected = results[: len(states)], results[len(states) :]
-    if [value.dims for value in after] != [value.dims for value in states]:
-        raise SizeError("has a loop whose state changes its size")
-    return [*after, *(Value((count, *value.dims)) for value in collected)], cost

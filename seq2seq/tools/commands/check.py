@@ -17,9 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_config(parser)
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
-    arguments.add_device(parser)
-    arguments.add_threads(parser)
-    arguments.add_scores(parser)
+    arguments.add_training_options(parser)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
-    arguments.add_device(parser)
-    arguments.add_threads(parser)
-    arguments.add_scores(parser)
+    arguments.add_training_options(parser)
 
 
 @dataclass(frozen=True)

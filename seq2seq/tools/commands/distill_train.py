@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tidy", action="store_true", help=text)
     text = "replace the run in run_dir, and all that was made for it"
     parser.add_argument("--overwrite", action="store_true", help=text)
-    arguments.add_device(parser)
-    arguments.add_threads(parser)
-    arguments.add_scores(parser)
+    arguments.add_training_options(parser)
 
 
 @dataclass(frozen=True)
