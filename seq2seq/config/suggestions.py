@@ -69,4 +69,5 @@ def _suggest(keys: Iterable[str]) -> str:
 
 def _underscored(name: str) -> str:
     """Return a name in lower case, with underscores: batch-size and batchSize as batch_size."""
-    return re.sub("[- ]", "_", re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-"))).lower()
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-"))
+    return re.sub("[- ]", "_", words).lower()

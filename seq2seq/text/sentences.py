@@ -24,9 +24,16 @@ from seq2seq.text.characters import (
 from seq2seq.text.names.words import is_shortened
 
 _HEAD = re.compile(
-    r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
-    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|(?P<letter>[^\W\d_])\.|[^\W\d_]:|[#@]\w+"
-    r"|</?[a-zA-Z][^<>]*>)\s+"
+    r"""\s*
+    (?: [(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]  # 1.  1.2)  [3]
+    |   [(\[]?[^\W\d_][)\]]                # a)
+    |   [(\[]?[ivxIVX]{2,5}[.)\]]          # iv.
+    |   (?P<letter>[^\W\d_])\.             # a.
+    |   [^\W\d_]:                          # Q:
+    |   [\#@]\w+                           # #tag
+    |   </?[a-zA-Z][^<>]*>                 # <br>
+    )\s+""",
+    re.VERBOSE,
 )
 _NUMBER_LABEL = re.compile(r"\s*[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]")
 _MAX_NUMBER_LABEL = 8  # characters

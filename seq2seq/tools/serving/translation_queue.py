@@ -208,7 +208,8 @@ class TranslationQueue:
             largest, count = next(iter(held.most_common(1)), (client, 0))
             if largest == client or held[client] + lines >= count:
                 raise full
-            last = next(each for each in reversed(self._requests) if each.client == largest)
+            requests = reversed(self._requests)
+            last = next(request for request in requests if request.client == largest)
             self._drop(last)
             if not last.answer.done():
                 last.answer.set_exception(full)
