@@ -81,7 +81,11 @@ def prepare(
     _check_apart(request, place)
     record = None if overwrite else Record.read(folder)
     checkpoint.check_score_class(config)
-    run_folder.check_folder(config, resume=False, overwrite=overwrite or record is not None)
+    if record is None and not overwrite and run_folder.holds_run(folder):
+        text = "already holds a run, which distill-train did not make"
+        remedy = f"Replace it with {argument('overwrite', True)}, or set another run_dir"
+        raise UserError(f"{folder}: {text}. {remedy}")
+    run_folder.check_folder(config, resume=False, overwrite=True)
     _check(request)
     facts, request = _measured(request)
     further = request.monolingual and checksum_of_file(request.monolingual)[:12]

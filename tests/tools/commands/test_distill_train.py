@@ -205,7 +205,8 @@ def test_the_run_of_another_training_is_not_replaced(
 ) -> None:
     shutil.copytree(tiny_runs["luong"], run_of(small_corpus))
     assert distil(small_corpus) == 2
-    assert "already holds a run" in capsys.readouterr().err
+    assert "already holds a run" in (err := capsys.readouterr().err)
+    assert "--resume" not in err, "no option of this command"
 
 
 def test_tables_are_extracted_for_the_commands_that_translate(
