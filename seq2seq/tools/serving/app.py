@@ -139,6 +139,12 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP as other mistakes are answered, and close the connection."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # the answer has begun, and cannot become another one
+            return
+        if self.cycle is not None and not self.is_waiting:  # its headers were right, its body not
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         body = error_response(400, msg).body
         fields = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
         headers = [(name.encode(), value.encode()) for name, value in fields.items()]
@@ -152,8 +158,8 @@ class Connection(H11Protocol):
         self.loop.call_later(_PROBE, self.transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Read what a client sends, unless its request has been refused."""
-        if not self._is_refused:
+        """Read what a client sends, unless its request has been refused or was its last one."""
+        if not self._is_refused and self.conn.their_state is not h11.MUST_CLOSE:
             super().data_received(data)
 
     def eof_received(self) -> Any:
