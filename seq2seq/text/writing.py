@@ -6,7 +6,7 @@ compatibility forms, a letter with an optional mark and the letter alone.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced, is_wide
@@ -61,12 +61,26 @@ class Writing:
         if not self._characters:
             return text
         if not self._characters.issuperset(text):
-            before = zip(f" {text}", text, strict=False)
-            text = "".join(self._written(c, _may_have_marks(previous)) for previous, c in before)
+            text = "".join(self._written_characters(text))
         return text if self._has_inner_spaces else _without_inner_spaces(text)
 
-    def _written(self, character: str, follows_letter: bool) -> str:
-        """Return a character as the text writes it; marks of uncased letters may be left out."""
+    def _written_characters(self, text: str) -> Iterator[str]:
+        base = " "  # the last character that is neither a mark nor a lengthening of a word
+        for character in text:
+            yield self._written(character, self._has_optional_marks(base))
+            if character != _TATWEEL and unicodedata.category(character)[0] != "M":
+                base = character
+
+    def _has_optional_marks(self, base: str) -> bool:
+        """Return whether marks of a character may go: a letter without capitals of the text.
+
+        A word in a script that the text lacks is kept as it is, as it is a name or a quotation.
+        """
+        is_known = base in self._characters or bool(self._like(base))
+        return is_known and unicodedata.category(base) == "Lo"
+
+    def _written(self, character: str, may_go: bool) -> str:
+        """Return a character as the text writes it; an optional mark is left out if it `may_go`."""
         if character in self._characters or unicodedata.category(character) == "Cn":
             return character
         if character.isspace():
@@ -77,7 +91,7 @@ class Writing:
         if like:
             return like
         is_optional = character == _TATWEEL or unicodedata.category(character) == "Mn"
-        return "" if is_optional and follows_letter else character
+        return "" if is_optional and may_go else character
 
     def affix_character(self, character: str) -> str:
         """Return a character of a label as the text writes it, but raised ones as they are.
@@ -168,9 +182,3 @@ def _has_spaces(character: str) -> bool:
     It is not beside letters of scripts without spaces, nor beside marks of their width.
     """
     return not is_wide(character or " ") and (not character.isalpha() or is_spaced(character))
-
-
-def _may_have_marks(character: str) -> bool:
-    """Return whether marks after a character are optional: it is of a word without capitals."""
-    category = unicodedata.category(character)
-    return category == "Lo" or category.startswith("M")

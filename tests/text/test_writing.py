@@ -1,5 +1,7 @@
 """Characters of another form than a training text has."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,25 @@ def test_uncased_letters_lose_marks_that_a_text_lacks() -> None:
     vowelled = [line.replace("\u0628", "\u0628\u064e\u0623\u0640") for line in ARABIC]
     text = "\u0623\u0644\u0628\u064e\u064a\u0640\u062a"
     assert describe_source(vowelled, ENGLISH).ordinary(text) == text
+
+
+@pytest.mark.parametrize("lines", [ARABIC, ENGLISH])
+@pytest.mark.parametrize("script", ["DEVANAGARI", "THAI", "HEBREW", "ARABIC", "MYANMAR"])
+def test_a_word_in_a_script_that_a_text_lacks_keeps_its_marks(
+    lines: list[str], script: str
+) -> None:
+    """It is a name or a quotation: it is copied, or at least shown."""
+    characters = [
+        c for c in map(chr, range(0x590, 0x1100)) if unicodedata.name(c, "?").startswith(script)
+    ]
+    letters = [
+        c for c in characters if unicodedata.category(c) == "Lo" and c not in "".join(ARABIC)
+    ]
+    marks = [c for c in characters if unicodedata.category(c) == "Mn"]
+    profile = describe_source(lines, ENGLISH)
+    for mark in marks:
+        word = unicodedata.normalize("NFC", f"{letters[-1]}{mark}{letters[-2]}")
+        assert profile.ordinary(f"The {word} cat") == f"The {word} cat"
 
 
 @pytest.mark.parametrize(
