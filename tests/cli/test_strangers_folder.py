@@ -13,6 +13,8 @@ import yaml
 
 from seq2seq.__main__ import main
 from seq2seq.runs.graphs import export_runs
+from seq2seq.runs.layout import BEST
+from seq2seq.runs.tensor_file import read_file, save_tensors
 
 _EVENTS = ("subprocess.Popen", "os.exec", "os.fork", "os.posix_spawn", "os.system", "pty.spawn")
 _watched: list["Watch"] = []  # the one that is active; a hook cannot be removed
@@ -156,3 +158,19 @@ def test_an_export_opens_nothing_outside_of_its_folder(
             assert (
                 check(["translate", "-m", str(folder), "-i", str(line)], outside, capsys) == set()
             )
+
+
+@pytest.mark.thorough
+def test_headers_of_weights_open_nothing(
+    outside: Path, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of which the checksums are right, as a stranger's would be."""
+    run = shutil.copytree(tiny_runs["luong"], tmp_path / "run")
+    header, tensors = read_file(run / BEST)
+    line = Path("line.txt")
+    line.write_text("ba lo mi.\n", encoding="utf-8")
+    words = ["translate", "-m", str(run), "-i", str(line), "--device", "cpu"]
+    for path in leaves(header):
+        for value in hostile_values(outside):
+            save_tensors(run / BEST, tensors, changed(header, path, value))
+            assert check(words, outside, capsys) == set()

@@ -59,12 +59,25 @@ VALUES: tuple[Any, ...] = (
     *(None, True, False, "", "xx", "yy", "auto", "html", "text", "chrf", [], {}, [[]], [None]),
     *(0, 1, 2, -1, 0.5, 1e308, -1e308, float("inf"), float("nan"), 1 << 31, 1 << 63, 1 << 200),
     *("\0", "\r\n", "\ud800", "😀" * 9, "<p>ba <b>lo</b>", "<!--", "&#x110000;", "ba " * 99),
-    *(["ba"] * 99, [["ba", "lo"]] * 99, ["\u2028", "\x1b[2J"], [{"text": "ba"}], "../../etc/passwd"),
+    *(
+        ["ba"] * 99,
+        [["ba", "lo"]] * 99,
+        ["\u2028", "\x1b[2J"],
+        [{"text": "ba"}],
+        "../../etc/passwd",
+    ),
 )
 PATHS = (
     *("/translate", "/detect", "/languages", "/health", "/frontend/settings", "/openapi.json"),
     *("/v1/translate", "/v1/score", "/v1/languages", "/v1", "/", "/../../etc/passwd", "/%00"),
-    *("/translate?q=ba&target=yy", "/translate/", "//", "*", "http://other/health", "/" + "a" * 9000),
+    *(
+        "/translate?q=ba&target=yy",
+        "/translate/",
+        "//",
+        "*",
+        "http://other/health",
+        "/" + "a" * 9000,
+    ),
 )
 METHODS = ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "CONNECT", "X", "gEt")
 TYPES = (
@@ -124,7 +137,9 @@ def spoiled_body(path: str, draw: random.Random) -> bytes:
             parts = (f'Content-Disposition: form-data; name="{name}"' for name in FORM_FIELDS)
             return "".join(f"--b\r\n{part}\r\n\r\nxx\r\n" for part in parts).encode() + b"--b--"
         case 4:
-            return b"&".join(f"{name}=ba%{draw.randrange(256):02x}".encode() for name in FORM_FIELDS)
+            return b"&".join(
+                f"{name}=ba%{draw.randrange(256):02x}".encode() for name in FORM_FIELDS
+            )
         case _:
             return body
 
