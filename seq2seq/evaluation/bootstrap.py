@@ -150,11 +150,13 @@ def deviations_over_seeds(
         sqrt(c / v) (m_r - mean(m)) + s / sqrt(n) t_r
 
     m_r is the mean over seeds of resample r, v the variance of m, and t_r a draw from Student's t
-    distribution with n - 1 degrees of freedom (of `draws_of_t`, [D, R]). The variance is that of crossed random effects (Clark 1973): c is what the choice of sentences does to all
-    seeds alike, and s / sqrt(n) has the seeds with what they do to single sentences, which v has
-    too and must not count twice. The sum of a t variable and another one has the distribution of
-    Behrens and Fisher (Robinson 1976), which is close to the level from two seeds on. Resampling
-    seeds, too, understates their variance by 1 / n, and knows no t.
+    distribution with n - 1 degrees of freedom (of `draws_of_t`, [D, R]).
+
+    The variance is that of crossed random effects (Clark 1973): c is what the choice of sentences
+    does to all seeds alike; s / sqrt(n) has the seeds, and what is particular to each translation,
+    which v has, too, and which must not count twice. The sum of a t variable and another one has
+    the distribution of Behrens and Fisher (Robinson 1976). A bootstrap that also draws the seeds
+    understates their variance by 1 / n, and has no t for the few of them.
     """
     count = len(by_seed)
     covariance = np.cov(resampled)

@@ -173,12 +173,19 @@ def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
 
 
 def seed_chart(labels: Axes, bands: Sequence[Band]) -> "Figure":
-    """Draw the mean of each band as a line, its spread as an area, and seeds as thin lines."""
+    """Draw the mean of each band as a line, its spread as an area, and seeds as thin lines.
+
+    No value is negative, as scores are.
+    """
     figure, axes = _new_axes(labels)
+    if not labels.ticks:
+        axes.locator_params(axis="x", integer=True)
     for index, band in enumerate(bands):
         colour = COLOURS[index % len(COLOURS)]
         style = LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)]
-        low = [mean - spread for mean, spread in zip(band.means, band.spreads, strict=True)]
+        low = [
+            max(0.0, mean - spread) for mean, spread in zip(band.means, band.spreads, strict=True)
+        ]
         high = [mean + spread for mean, spread in zip(band.means, band.spreads, strict=True)]
         mark = "o" if len(band.places) <= MARKED else ""
         (line,) = axes.plot(band.places, band.means, label=band.name, markersize=3)

@@ -47,7 +47,7 @@ def band(name: str, places: list[float], values: Sequence[Sequence[float]]) -> B
 def figures_of(result: ComparisonResult) -> dict[str, "Figure"]:
     """Return the figures of a comparison by the names of their files, without suffixes."""
     several = len(result.plan.seeds) > 1
-    what = "mean and standard deviation over seeds, and each seed" if several else "one seed"
+    what = "mean, ± deviation, and each seed" if several else "one seed"
     figures = {}
     if curves := curve_bands(result):
         axes = Axes(f"Training: {what}", "step", "validation BLEU, greedy search")

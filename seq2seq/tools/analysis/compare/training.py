@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from seq2seq.config.schema import Config
-from seq2seq.runs import checkpoint
 from seq2seq.runs.run_folder import SavedProgress, holds_run
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
@@ -143,6 +142,8 @@ def _train_at_once(work: Work, start: Start) -> dict[Path, str]:
 
 def _words(folder: Path, config: Config, device: str) -> list[str]:
     """Return the command that trains a run; a score outside of the package was trusted before."""
+    from seq2seq.runs import checkpoint  # imports torch, which trained runs do not need
+
     path = folder / f"{config.name}.yaml"
     checkpoint.write_config(path, config)
     score = config.model.score

@@ -116,8 +116,19 @@ def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
     signatures = "".join(
         f"<div>{METRICS[key].name}|{value.signature}</div>" for key, value in first.scores.items()
     )
-    paired = "<p>p: two-sided, by the paired bootstrap.</p>" if len(scored) == 2 else ""
+    paired = ""
+    if len(scored) == 2:
+        missing = metrics.few_lines_note(len(first.references)) or metrics.few_differences_note(
+            pairs
+        )
+        because = f" {_text(_sentence_of(missing))}" if missing else ""
+        paired = f"<p>p: two-sided, by the paired bootstrap.{because}</p>"
     return f'<p>{note}</p>{_grid(rows)}{paired}<div class="signatures">{signatures}</div>'
+
+
+def _sentence_of(note: str) -> str:
+    """Return a note as a sentence."""
+    return f"{note[0].upper()}{note[1:]}."
 
 
 def _interval(value: metrics.Score) -> str:
