@@ -63,10 +63,7 @@ def result(tmp_path: Path) -> SimpleNamespace:
         task=SimpleNamespace(unit=WORDS),
         buckets=[Bucket(1, 5, [0, 1], False), Bucket(6, 9, [2], True)],
         variants=variants,
-        pairs=[
-            VariantPair("none", "wide_1", differences),
-            VariantPair("none", "deep", differences),
-        ],
+        pairs=pairs,
         failed={"wild": "seed 1: step 2: 10% & more"},
     )
 

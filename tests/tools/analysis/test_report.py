@@ -14,9 +14,9 @@ from conftest import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import SentenceScore
-from seq2seq.tools.analysis.report.facts import ScoredSentence, shown
-from seq2seq.tools.analysis.report.page import _marked
-from seq2seq.tools.analysis.scored_text import WORDS
+from seq2seq.tools.analysis.report.facts import ScoredSentence, SplitScores, shown
+from seq2seq.tools.analysis.report.page import _marked, _scores
+from seq2seq.tools.analysis.scored_text import WORDS, score_text
 
 SHORT = ("training.max_steps=12", "training.validate_every=4", "training.log_every=2")
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -165,10 +165,28 @@ def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
         assert len(gains) == min(5, count)
     assert f"beam size {beam} and {beam + 1}." in text
     assert '<th scope="row">BLEU</th>' in text
-    assert "by the paired bootstrap" in text
+    few = "No intervals and p-values for fewer than 20 lines (here: 11)."
+    assert f"by the paired bootstrap. {few}</p>" in text
     (row,) = re.findall("<tr class=differs>.*?</tr>", text.partition("<h2>Config</h2>")[2])
     assert '<th scope="row">decoding.beam_size</th>' in row
     assert row.endswith(f"<td>{beam + 1}</td></tr>")
+
+
+@pytest.mark.parametrize("differing", [3, 25])
+def test_the_page_of_two_runs_says_why_it_has_no_p(differing: int) -> None:
+    references = [f"The {number} cats sleep in the old house today." for number in range(30)]
+    better = [line.replace("sleep", "run") for line in references]
+    worse = [line.replace("cats", "dogs") for line in better[:differing]] + better[differing:]
+
+    def scored(lines: list[str]) -> SplitScores:
+        text = score_text(lines, references, "en", bootstrap=0)
+        values = text.scores, text.segmentation, WORDS, [], [], []
+        return SplitScores("test", 5, *values, references, lines, [])
+
+    html = _scores([scored(better), scored(worse)], ["better", "worse"])
+    reason = "No p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines."
+    assert (reason in html) == (differing < 20)
+    assert ("<td>-</td></tr>" in html) == (differing < 20)
 
 
 def test_runs_with_different_texts_are_not_compared(
