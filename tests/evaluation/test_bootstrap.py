@@ -231,20 +231,32 @@ class SimulatedSystems(NamedTuple):
     of_sentences: float  # of what a sentence adds to one of the systems, by any seed
     of_both: float  # of what is particular to a translation
 
+    def draw(self, seeds: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the scores [2, seeds, SENTENCES, 1] of the sentences."""
+        values = self.of_both * generator.standard_normal((2, seeds, SENTENCES, 1))
+        values += self.of_seeds * generator.standard_normal((2, seeds, 1, 1))
+        values += self.of_sentences * generator.standard_normal((2, 1, SENTENCES, 1))
+        values[1] += self.difference
+        return values
+
     def p_values(self, seeds: int, tests: int) -> np.ndarray:
         """Return the p-values [tests, 2] for these models, and with the seeds."""
         generator = np.random.default_rng(17)
         found = []
         for _ in range(tests):
-            values = self.of_both * generator.standard_normal((2, seeds, SENTENCES, 1))
-            values += self.of_seeds * generator.standard_normal((2, seeds, 1, 1))
-            values += self.of_sentences * generator.standard_normal((2, 1, SENTENCES, 1))
-            values[1] += self.difference
             resamples = Resamples(SENTENCES, 100)
-            systems = [resamples.of_system(list(system), np.mean) for system in values]
+            drawn = self.draw(seeds, generator)
+            systems = [resamples.of_system(list(system), np.mean) for system in drawn]
             tested = bootstrap.difference(*systems, resamples)
             found.append((tested.p_value, tested.seeds_p_value))
         return np.array(found, dtype=float)
+
+
+def randomised_p_value(values: np.ndarray, generator: np.random.Generator) -> float:
+    """Return the share of exchanges of translations that leave as large a difference."""
+    differences = (values[1] - values[0]).ravel()
+    signs = generator.choice([-1, 1], (200, len(differences)))
+    return float(np.mean(np.abs(signs @ differences) >= abs(differences.sum())))
 
 
 CHANCES = {
@@ -268,6 +280,13 @@ def test_p_with_seeds_is_uniform_between_equal_systems(chance: str, seeds: int) 
 def test_p_of_the_sentences_alone_takes_chance_of_seeds_for_a_difference() -> None:
     """Otherwise a test that includes the seeds would not be needed."""
     assert np.mean(CHANCES["mostly seeds"].p_values(3, 60)[:, 0] < 0.05) > 0.3
+
+
+def test_approximate_randomisation_takes_chance_of_seeds_for_a_difference() -> None:
+    generator = np.random.default_rng(3)
+    systems = (CHANCES["mostly seeds"].draw(3, generator) for _ in range(100))
+    p_values = np.array([randomised_p_value(values, generator) for values in systems])
+    assert np.mean(p_values < 0.05) > 0.3
 
 
 @one_quick(("seeds", "power"), [(5, 0.7), (3, 0.25)])
