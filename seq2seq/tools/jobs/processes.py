@@ -80,9 +80,10 @@ def starter(lock: int | None, module: str = COMMANDS) -> Start:
 def _log_lines(name: str, stream: IO[bytes]) -> None:
     """Log the messages of a child that runs beside others."""
     start = f"{name}: "  # which the first message of a training has already
-    for line in stream:
-        message = line.decode(errors="replace").rstrip()
-        logger.info(message if message.startswith(start) else start + message)
+    with stream:
+        for line in stream:
+            message = line.decode(errors="replace").rstrip()
+            logger.info(message if message.startswith(start) else start + message)
 
 
 class Running(NamedTuple):
