@@ -56,6 +56,11 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
         yield from _worst(scored[0], runs[0])
     for name, run in zip(names, runs, strict=True):
         yield from _samples(run, f" of {name}" * (len(runs) > 1))
+    for name, run in zip(names, runs, strict=True):
+        if run.distillation:
+            of_run = f" of {_text(name)}" * (len(runs) > 1)
+            yield f"<h2>Distillation{of_run}</h2><p>Steps, and the scores that chose the model.</p>"
+            yield from map(_grid, run.distillation)
     yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
     yield _columns(runs, [changed_keys(run.config) for run in runs])
     for name, run in zip(names, runs, strict=True):
