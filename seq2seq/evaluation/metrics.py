@@ -62,10 +62,6 @@ class Paired(NamedTuple):
     p_value: float | None
     signature: str
 
-    def score(self) -> Score:
-        """Return the score of the system."""
-        return Score(self.system.score, self.system.ci, self.signature)
-
 
 Comparison = dict[str, Paired]  # paired bootstrap test (Koehn 2004); keys as in `Scores`
 
