@@ -267,6 +267,7 @@ CHANCES = {
 }
 
 
+@pytest.mark.approximate
 @one_quick("chance", list(CHANCES))
 @one_quick("seeds", [3, 2, 5])
 def test_p_with_seeds_is_uniform_between_equal_systems(chance: str, seeds: int) -> None:
@@ -277,11 +278,13 @@ def test_p_with_seeds_is_uniform_between_equal_systems(chance: str, seeds: int) 
     assert p_values.max() > 0.9
 
 
+@pytest.mark.approximate
 def test_p_of_the_sentences_alone_takes_chance_of_seeds_for_a_difference() -> None:
     """Otherwise a test that includes the seeds would not be needed."""
     assert np.mean(CHANCES["mostly seeds"].p_values(3, 60)[:, 0] < 0.05) > 0.3
 
 
+@pytest.mark.approximate
 def test_approximate_randomisation_takes_chance_of_seeds_for_a_difference() -> None:
     generator = np.random.default_rng(3)
     systems = (CHANCES["mostly seeds"].draw(3, generator) for _ in range(100))
@@ -289,6 +292,7 @@ def test_approximate_randomisation_takes_chance_of_seeds_for_a_difference() -> N
     assert np.mean(p_values < 0.05) > 0.3
 
 
+@pytest.mark.approximate
 @one_quick(("seeds", "power"), [(5, 0.7), (3, 0.25)])
 def test_p_with_seeds_is_small_for_a_difference(seeds: int, power: float) -> None:
     """The true difference is 4 times its standard deviation with five seeds, 3.6 with three."""
