@@ -14,7 +14,7 @@ from seq2seq.tools.distillation.costs import total_seconds
 from seq2seq.tools.distillation.plan import DistillationRequest, corpus_sides
 from seq2seq.tools.distillation.record import Record
 from seq2seq.tools.distillation.steps import CorpusTranslation, Step, Training, Workplace
-from seq2seq.tools.jobs.processes import Pool, Start
+from seq2seq.tools.jobs.processes import JobPool, Start
 from seq2seq.training.loop import Interrupted
 from seq2seq.training.stopping import stop_signals
 
@@ -26,7 +26,7 @@ class Runner:
         self._place = place
         self._record = record
         self._jobs = jobs
-        self._pool = Pool(start, jobs)
+        self._pool = JobPool(start, jobs)
         self._running: dict[str, Step] = {}  # steps of the pool, by name
 
     def run(self, steps: Sequence[Step], later: Sequence[Step] = ()) -> None:

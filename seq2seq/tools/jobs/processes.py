@@ -101,7 +101,7 @@ class Ended(NamedTuple):
     seconds: float
 
 
-class Pool:
+class JobPool:
     """Commands that run at once, by name, up to a number of jobs."""
 
     def __init__(self, start: Start, jobs: int) -> None:

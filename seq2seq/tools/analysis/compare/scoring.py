@@ -37,7 +37,7 @@ COMPARED = ("bleu", "chrf")  # metrics of tables and tests
 
 
 class ComparisonRequest(NamedTuple):
-    """How a comparison trains, translates and scores."""
+    """Options by which a comparison trains, translates and scores."""
 
     split: str = "valid"  # or test
     device: str = "auto"

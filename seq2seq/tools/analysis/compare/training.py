@@ -13,7 +13,7 @@ from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import write_errors
 from seq2seq.runtime.locks import FolderLock
-from seq2seq.tools.jobs.processes import Ended, Pool, Start, starter
+from seq2seq.tools.jobs.processes import Ended, JobPool, Start, starter
 from seq2seq.training.stopping import is_finished, stop_signals
 
 CELL = "seq2seq.tools.analysis.compare.cell"
@@ -22,7 +22,7 @@ _KILLED = -signal.SIGKILL
 _ENDS = "Once the reason is removed, the same command resumes"
 
 
-class Work(NamedTuple):
+class RemainingRuns(NamedTuple):
     """Runs to train, with their numbers among all, and how."""
 
     configs: list[tuple[int, Config]]
@@ -57,10 +57,10 @@ def train_all(
             missing.append((number, config))
     if not missing:
         return {}
-    work = Work(missing, len(configs), device, jobs)
+    remaining = RemainingRuns(missing, len(configs), device, jobs)
     with _locked(configs[0].run_dir.parent) as lock:
         if jobs > 1:
-            return _train_at_once(work, start or starter(lock.descriptor, CELL))
+            return _train_at_once(remaining, start or starter(lock.descriptor, CELL))
         failures = dict[Path, str]()
         for number, config in missing:
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
@@ -112,22 +112,22 @@ def _note_failure(failures: dict[Path, str], config: Config, reason: str) -> Non
     logger.info(f"warning: {config.name} failed: {reason}")
 
 
-def _train_at_once(work: Work, start: Start) -> dict[Path, str]:
+def _train_at_once(remaining: RemainingRuns, start: Start) -> dict[Path, str]:
     """Train runs as processes, in their order, each with one thread."""
     from seq2seq.training.loop import Interrupted
 
-    by_name = {config.name: config for _, config in work.configs}
+    by_name = {config.name: config for _, config in remaining.configs}
     failures = dict[Path, str]()
-    waiting = list(work.configs)
-    pool = Pool(start, work.jobs)
+    waiting = list(remaining.configs)
+    pool = JobPool(start, remaining.jobs)
     with TemporaryDirectory(prefix="seq2seq-compare-") as name, stop_signals() as stops:
         folder = Path(name)  # of configs and reasons, which no other call reads
         try:
             while waiting or pool.names:
                 while waiting and pool.has_room:
                     number, config = waiting.pop(0)
-                    logger.info(f"Run {number} of {work.total}: {config.run_dir}")
-                    pool.begin(config.name, _words(folder, config, work.device))
+                    logger.info(f"Run {number} of {remaining.total}: {config.run_dir}")
+                    pool.begin(config.name, _words(folder, config, remaining.device))
                 pool.wait(stops)
                 if stops:
                     pool.stop(stops[0])
