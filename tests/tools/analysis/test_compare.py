@@ -175,6 +175,32 @@ def test_a_comparison_reports_the_scores_of_its_runs(
 
 
 @pytest.mark.thorough
+def test_the_alignment_error_rate_is_that_of_attention(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gold alignments may be those of the first lines alone."""
+    finished.copy_runs(seed=1)
+    gold = Path("gold.align")
+    gold.write_text("0-0 1-1 2?1\n" * 5, encoding="utf-8")
+    for side in ("src", "tgt"):
+        lines = Path(f"valid.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        Path(f"five.{side}").write_text("".join(lines[:5]), encoding="utf-8")
+    run = ["-m", "out/luong-seed1", "--device", "cpu"]
+    texts = ["-i", "five.src", "-r", "five.tgt", "-o", "five.align", "--gold", "gold.align"]
+    assert main(["attention", *run, *texts]) == 0
+    printed = capsys.readouterr().out
+    assert compare("--seeds", "1", "--gold", "gold.align", "--json", "all.json") == 0
+    assert "of the first 5 sentences" in capsys.readouterr().out
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    rates = {variant["name"]: variant["alignment_error_rate"] for variant in tree["variants"]}
+    assert rates["none"] is None  # has no attention
+    assert printed == f"alignment error rate: {rates['luong']:.1f}%\n"
+    gold.write_text("0-0\n" * 10, encoding="utf-8")
+    assert compare("--seeds", "1", "--gold", "gold.align") == 2
+    assert "gold.align: has 10 lines, more than the text, which has 9" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
 def test_a_finished_run_is_not_trained_again(finished: Finished, trained_steps: list[str]) -> None:
     finished.copy_runs(seed=1)
     before = texts(Path("out"), "*-seed1/**/*.*")
