@@ -21,6 +21,13 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tools/commands/test_distill_train.py::test_a_killed_call_is_completed_by_the_same_command",
         "tools/commands/test_distill_train.py::test_children_end_with_a_killed_parent",
     ),
+    "a comparison trains at once what it trains in turn, and resumes": (
+        "tools/analysis/test_compare.py::test_runs_trained_at_once_are_those_of_one_after_the_other",
+        "tools/analysis/test_compare.py::test_the_same_command_completes_runs_that_were_trained_at_once",
+        "tools/analysis/test_comparison_training.py::test_a_run_that_fails_by_its_config_does_not_end_the_others",
+        "tools/analysis/test_comparison_training.py::test_another_failure_stops_the_others_and_ends",
+        "tools/analysis/test_comparison_training.py::test_a_signal_stops_all_once",
+    ),
     "the position in the data is computed": (
         "training/test_loop.py::test_resuming_repeats_no_work",
         "data/test_batching.py::test_the_order_depends_only_on_seed_and_epoch",

@@ -16,6 +16,7 @@ from tiers import one_quick
 import seq2seq
 from seq2seq.__main__ import GROUPS
 from seq2seq.cli.parser import commands_of
+from seq2seq.tools.analysis.compare import cell
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seq2seq"
@@ -104,7 +105,8 @@ def test_no_class_name_occurs_twice() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {"Config", "Seq2Seq", "Translator"} <= places.keys()
-    assert len(places.pop("Options")) == len(commands_of(GROUPS))  # each command has its own
+    commands = [*commands_of(GROUPS), *commands_of(cell.GROUPS)]
+    assert len(places.pop("Options")) == len(commands)  # each command has its own
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
+MOST_JOBS = 16
 MAX_THREADS = 1_024  # OpenMP ends the process where the system refuses it a thread
 _OPTIONS = {  # by arguments with another name
     "beam_size": "-b",
@@ -269,6 +270,28 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     text = "CPU threads (default: one or all, whichever is faster at the start)"
     parser.add_argument("--threads", type=_thread_count, metavar="N", help=text)
+
+
+def add_jobs(parser: argparse.ArgumentParser, noun: str) -> None:
+    """Add the number of processes that a command trains in; see `jobs_conflicts`."""
+    text = f"{noun} at once, each with one CPU thread (default: one, with --threads)"
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help=text)
+
+
+def jobs_conflicts(command: str) -> "tuple[Conflict, ...]":
+    """Return what does not go together with several jobs."""
+    return (
+        Conflict(
+            lambda options: options.jobs > 1,
+            "threads",
+            f"{command}: each of --jobs {{options.jobs}} has one thread; leave --threads out",
+        ),
+        Conflict(
+            lambda options: options.jobs > MOST_JOBS,
+            "",
+            f"{command}: --jobs {{options.jobs}}: at most {MOST_JOBS}",
+        ),
+    )
 
 
 def _thread_count(text: str) -> int:

@@ -5,14 +5,14 @@ examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
   seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
-  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr
+  seq2seq evaluate --hyp baseline.fr --hyp system.fr --hyp other.fr -r test.fr
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import Conflict, Need, Rows
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "text of the config to score if there is no -i (default: test)"
     parser.add_argument("--split", choices=("valid", "test"), default="test", help=text)
     arguments.add_output(parser, "write the translations to FILE")
-    text = "score FILE instead of a run; repeat to test the second system against the first"
+    text = "score FILE instead of a run; repeat to test further systems against the first"
     files: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
     parser.add_argument("--hyp", help=text, **files)
     text = "reference, may be repeated (default: the text of --split)"
@@ -90,6 +90,7 @@ def _says_how_to_translate(options: Options) -> bool:
 
 _EITHER = "evaluate: give either -m RUN or --hyp FILE"
 _TRANSLATES = "need -m RUN, which translates"
+_INTERVAL = "95% interval"
 _STDOUT = "standard output receives the scores; give a file"
 CONFLICTS: Rows = (
     Conflict("model", "hyp", _EITHER),
@@ -101,7 +102,7 @@ CONFLICTS: Rows = (
         f"evaluate --hyp: -b, --int8, --float16, --device and decoding.KEY {_TRANSLATES}",
     ),
     Conflict(
-        lambda options: options.number_of_hypotheses == 2,
+        lambda options: options.number_of_hypotheses > 1,
         "sentences",
         "evaluate --sentences: give one --hyp file",
     ),
@@ -111,11 +112,6 @@ CONFLICTS: Rows = (
         lambda options: options.split == "valid",
         "hyp input",
         "evaluate: --split valid cannot be used with --hyp or -i",
-    ),
-    Conflict(
-        lambda options: options.number_of_hypotheses > 2,
-        "",
-        "evaluate: {options.number_of_hypotheses} --hyp files; give one, or two to compare",
     ),
     Need("hyp input", "ref", "evaluate: give a reference, -r FILE"),
     Conflict(
@@ -153,13 +149,11 @@ def run(options: Options) -> int:
     _log_notes(files, texts, references, segmentation)
     hypotheses = [lines for _, lines in texts]
     how = (lists, options.lowercase, segmentation)
-    if len(hypotheses) == 2:
-        comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
-        scores = {key: pair.score() for key, pair in comparison.items()}
-        if (note := metrics.few_differences_note(comparison)) is not None:
-            logger.info(f"note: {note}")
-    else:
-        comparison, scores = None, metrics.score(hypotheses[0], *how)
+    if len(hypotheses) > 1:
+        systems = _compare(texts, *how)
+        write_report(systems_table(systems), systems_as_json(systems), options.json)
+        return 0
+    scores = metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
         names = [f"reference {n}" for n in range(1, 1 + len(lists))]
@@ -167,8 +161,47 @@ def run(options: Options) -> int:
         table |= {"hypothesis": hypotheses[0], **dict(zip(names, lists, strict=True))}
         with open_output(options.sentences) as output:
             output.write(sentence_table(scored, table))
-    write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
+    write_report(as_table(scores), as_json(scores), options.json)
     return 0
+
+
+class SystemRow(NamedTuple):
+    """A system by one metric; its p-value is that of a test against the first system."""
+
+    score: float
+    ci: tuple[float, float] | None
+    p_value: float | None
+    signature: str
+
+
+Systems = list[tuple[str, dict[str, SystemRow]]]  # names, and rows by metric
+
+
+def _compare(
+    texts: Texts, references: list[list[str]], lowercase: bool, segmentation: "Segmentation"
+) -> Systems:
+    """Test all systems against the first one; log why there is no p-value."""
+    from seq2seq.evaluation import metrics
+
+    (first_name, first_lines), *others = texts
+    systems: Systems = []
+    for name, lines in others:
+        comparison = metrics.compare(first_lines, lines, references, lowercase, segmentation)
+        if not systems:
+            rows = {
+                key: SystemRow(pair.baseline.score, pair.baseline.ci, None, pair.signature)
+                for key, pair in comparison.items()
+            }
+            systems.append((first_name, rows))
+        rows = {
+            key: SystemRow(pair.system.score, pair.system.ci, pair.p_value, pair.signature)
+            for key, pair in comparison.items()
+        }
+        systems.append((name, rows))
+        if (note := metrics.few_differences_note(comparison)) is not None:
+            place = f"{name}: " if len(others) > 1 else ""
+            logger.info(f"note: {place}{note}")
+    return systems
 
 
 def sentence_table(scores: list["metrics.SentenceScore"], columns: dict[str, list[str]]) -> str:
@@ -254,43 +287,59 @@ def _translate(options: Options, sources: Sequence[str]) -> list[str]:
     return hypotheses
 
 
-def as_json(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> Any:
-    """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
+def as_json(scores: "metrics.Scores") -> Any:
+    """Arrange the scores of a system for JSON: an object per metric."""
     from seq2seq.evaluation.metrics import METRICS
 
-    tree: dict[str, Any] = {key: scores.get(key) for key in METRICS}
-    if comparison is not None:
-        tree["paired"] = {key: comparison.get(key) for key in METRICS}
-    return as_tree(tree)
+    return as_tree({key: scores.get(key) for key in METRICS})
 
 
-def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> str:
-    """Format scores as a table, signatures below it, then the significance test if there is one."""
-    tables = _tables(("", "score", "95% interval"), scores, _numbers)
-    if comparison is not None:
-        head = ("", "baseline", "95% interval", "system", "95% interval", "p")
-        tables += _tables(head, comparison, _paired)
-    return "\n\n".join(aligned_table(table, "left") for table in tables)
-
-
-def _tables(
-    head: Sequence[str], values: Mapping[str, Any], cells: Callable[[Any], Sequence[str]]
-) -> list[list[Sequence[str]]]:
+def systems_as_json(systems: Systems) -> Any:
+    """Arrange several systems for JSON."""
     from seq2seq.evaluation.metrics import METRICS
 
-    rows, signatures = [head], list[Sequence[str]]()
+    listed = [{"name": name, **{key: rows.get(key) for key in METRICS}} for name, rows in systems]
+    return as_tree({"systems": listed})
+
+
+def as_table(scores: "metrics.Scores") -> str:
+    """Format the scores of a system as a table, and their signatures below it."""
+    from seq2seq.evaluation.metrics import METRICS
+
+    rows = [("", "score", _INTERVAL)]
     for key, kind in METRICS.items():
-        value = values.get(key)
-        rows.append((kind.name, *(cells(value) if value else "-" * (len(head) - 1))))
-        signatures += [(kind.name, value.signature)] if value else []
-    return [rows, signatures]
+        value = scores.get(key)
+        rows.append((kind.name, *(_numbers(value.score, value.ci) if value else "--")))
+    return "\n\n".join([aligned_table(rows, "left"), _signatures(scores)])
 
 
-def _numbers(score: "metrics.Score | metrics.Resampled") -> tuple[str, str]:
-    interval = "-" if score.ci is None else f"{score.ci[0]:.1f} to {score.ci[1]:.1f}"
-    return f"{score.score:.1f}", interval
+def systems_table(systems: Systems) -> str:
+    """Format several systems as a table for each metric, and the signatures below."""
+    from seq2seq.evaluation.metrics import METRICS
+
+    (_, first), *_ = systems
+    tables = []
+    for key in first:
+        table = [(METRICS[key].name, "score", _INTERVAL, "p")]
+        for number, (name, rows) in enumerate(systems):
+            row = rows.get(key)
+            if row is None:
+                table.append((name, "-", "-", "-"))
+                continue
+            p_value = "-" if row.p_value is None else f"{row.p_value:.4f}"
+            cells = *_numbers(row.score, row.ci), p_value if number else ""
+            table.append((name, *cells))
+        tables.append(aligned_table(table, "left"))
+    legend = f"p: of the difference from {systems[0][0]}, two-sided, by the paired bootstrap"
+    return "\n\n".join([*tables, legend, _signatures(first)])
 
 
-def _paired(pair: "metrics.Paired") -> tuple[str, ...]:
-    p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-    return (*_numbers(pair.baseline), *_numbers(pair.system), p_value)
+def _signatures(rows: "Mapping[str, metrics.Score | SystemRow]") -> str:
+    from seq2seq.evaluation.metrics import METRICS
+
+    named = [(METRICS[key].name, row.signature) for key, row in rows.items()]
+    return aligned_table(named, "left")
+
+
+def _numbers(score: float, ci: tuple[float, float] | None) -> tuple[str, str]:
+    return f"{score:.1f}", "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"

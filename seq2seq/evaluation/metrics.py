@@ -6,14 +6,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2seq.evaluation import bootstrap as resampling
-from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES, Counts, Resamples
+from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES, Counts, Resamples, SystemScores
 from seq2seq.evaluation.segmentation import (
     BY_SPACES,
     Segmentation,
@@ -62,10 +61,6 @@ class Paired(NamedTuple):
     system: Resampled
     p_value: float | None
     signature: str
-
-    def score(self) -> Score:
-        """Return the score of the system."""
-        return Score(self.system.score, self.system.ci, self.signature)
 
 
 Comparison = dict[str, Paired]  # paired bootstrap test (Koehn 2004); keys as in `Scores`
@@ -151,17 +146,23 @@ def few_differences_note(comparison: Comparison) -> str | None:
 
 
 @quiet_sacrebleu()
-def bleu_counts(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
+def counts_by(
+    key: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+    segmentation: Segmentation = BY_SPACES,
 ) -> Counts:
-    """Return the statistics of each sentence, with one reference, whose sums determine BLEU."""
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, references=[references])
-    return _counts(metric, hypotheses)
+    """Return the statistics of each sentence, with one reference, whose sums determine a score.
+
+    `key` is one of METRICS.
+    """
+    return _counts(METRICS[key].make([references], lowercase, segmentation), hypotheses)
 
 
-def bleu_of(counts: Counts) -> float:
-    """Return the corpus BLEU of counted sentences."""
-    return _score_of(_BLEU, counts)
+def score_of(key: str, counts: Counts) -> float:
+    """Return the corpus score of counted sentences by one of METRICS."""
+    return _score_of(_SCORERS[key], counts)
 
 
 @quiet_sacrebleu()
@@ -229,7 +230,8 @@ def sentence_scores(
     ]
 
 
-_BLEU = BLEU()  # scores counted sentences; its tokenizer is not used
+# Score counted sentences; their tokenizers are not used.
+_SCORERS = {key: kind.make(None, False, BY_SPACES) for key, kind in METRICS.items()}
 
 
 def _metrics(
@@ -262,32 +264,25 @@ def _score_of(metric: Metric, counts: Counts) -> float:
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> Score:
-    result, _ = _resampled(metric, _counts(metric, hypotheses), resamples)
+    counts = _counts(metric, hypotheses)
+    result = _resampled(resamples.of_system([counts], partial(_score_of, metric)))
     return Score(result.score, result.ci, _signature(metric, resamples))
 
 
 def _paired(
     metric: Metric, baseline: Sequence[str], system: Sequence[str], resamples: Resamples
 ) -> Paired:
-    counts = _counts(metric, baseline), _counts(metric, system)
-    first, first_drawn = _resampled(metric, counts[0], resamples)
-    second, second_drawn = _resampled(metric, counts[1], resamples)
-    differing = resampling.differing_sentences(counts[:1], counts[1:])
-    difference = resampling.difference(
-        [first.score], [second.score], first_drawn, second_drawn, differing
-    )
-    return Paired(first, second, difference.p_value, _signature(metric, resamples))
+    score = partial(_score_of, metric)
+    first = resamples.of_system([_counts(metric, baseline)], score)
+    second = resamples.of_system([_counts(metric, system)], score)
+    p_value = resampling.difference(first, second, resamples).p_value
+    return Paired(_resampled(first), _resampled(second), p_value, _signature(metric, resamples))
 
 
-def _resampled(
-    metric: Metric, counts: Counts, resamples: Resamples
-) -> tuple[Resampled, NDArray[np.float64] | None]:
-    """Return the score of counted sentences, and those of its resamples if they suffice."""
-    score = _score_of(metric, counts)
-    if not resamples.suffice:
-        return Resampled(score, None, None), None
-    drawn = resamples.scores(counts, partial(_score_of, metric))
-    return Resampled(score, float(drawn.mean()), resampling.interval(drawn)), drawn
+def _resampled(system: SystemScores) -> Resampled:
+    """Return the score of a system of one seed, with the mean and interval of its resamples."""
+    mean = None if system.resampled is None else float(system.resampled.mean())
+    return Resampled(system.scores[0], mean, system.ci)
 
 
 def _signature(metric: Metric, resamples: Resamples) -> str:

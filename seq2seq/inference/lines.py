@@ -16,6 +16,14 @@ def line_list(lines: Iterable[str], name: str) -> list[str]:
     ]
 
 
+def lists_of_lines(texts: Iterable[str] | Iterable[Iterable[str]], name: str) -> list[list[str]]:
+    """Return one text, or several, as lists of lines; raises TypeError for other types."""
+    entries = argument_types.ordered(texts, name, "a list of str, or of lists of str")
+    if entries and not any(isinstance(entry, str) for entry in entries):
+        return [line_list(entry, name) for entry in entries]
+    return [line_list(entries, name)]
+
+
 def counted(
     parts: Sequence[int], on_translated: Callable[[int], object] | None
 ) -> Callable[[int], None] | None:

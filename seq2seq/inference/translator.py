@@ -11,7 +11,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
 from seq2seq.engines.engine import Engine
 from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
-from seq2seq.inference.lines import counted, line_list
+from seq2seq.inference.lines import counted, line_list, lists_of_lines
 from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loaders.load import load
 from seq2seq.inference.nbest import NBestEntry
@@ -261,20 +261,27 @@ class Translator:
         return score_lines(self.loaded, [lines], answers)[0]
 
     def evaluate(
-        self, sources: Iterable[str], references: Iterable[str], beam_size: int | None = None
+        self,
+        sources: Iterable[str],
+        references: Iterable[str] | Iterable[Iterable[str]],
+        beam_size: int | None = None,
     ) -> "Scores":
-        """Translate lines and score them by sacrebleu against a reference each.
+        """Translate lines and score them by sacrebleu against a reference each, or several.
+
+        Several references are lists of lines, `[first, second]`.
 
         Returns BLEU, chrF2 and TER by "bleu", "chrf" and "ter", each with `score`, its 95% interval
         `ci` and its `signature`. Raises UserError for unequal numbers of lines, and TypeError.
         """
         from seq2seq.evaluation import metrics, segmentation
 
-        answers, lines = line_list(references, "references"), line_list(sources, "sources")
-        metrics.check_line_counts([("sources", lines), ("references", answers)])
+        lines, answers = line_list(sources, "sources"), lists_of_lines(references, "references")
+        numbered = [(f"reference {n}", texts) for n, texts in enumerate(answers, start=1)]
+        named = [("references", answers[0])] if len(answers) == 1 else numbered
+        metrics.check_line_counts([("sources", lines), *named])
         texts = [entry.text for entry in self.translate(lines, beam_size, text_only=True)]
-        words = segmentation.segmentation_of("", [answers])
-        return metrics.score(texts, [answers], segmentation=words)
+        words = segmentation.segmentation_of("", answers)
+        return metrics.score(texts, answers, segmentation=words)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings

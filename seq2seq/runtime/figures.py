@@ -15,7 +15,7 @@ from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import not_installed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Plot
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
 
@@ -54,6 +54,25 @@ class Curve(NamedTuple):
     name: str
     points: list[tuple[float, float]]  # step, value
     appearance: tuple[int, int] | None = None  # numbers of colour and line style
+
+
+class Band(NamedTuple):
+    """Values of several seeds at the same places: their mean, its spread, and each seed."""
+
+    name: str
+    places: list[float]
+    means: list[float]
+    spreads: list[float]
+    seeds: list[list[float]]
+
+
+class Axes(NamedTuple):
+    """Title of a chart, names of its axes, and labels of places 0, 1, ... if these are no steps."""
+
+    title: str
+    x_label: str
+    y_label: str
+    ticks: Sequence[str] = ()
 
 
 def matplotlib_note() -> str | None:
@@ -118,16 +137,20 @@ def _missing_glyphs() -> Iterator[set[str]]:
             warnings.warn_explicit(warning.message, warning.category, *place)
 
 
-def _new_axes(title: str, x_label: str, places: int) -> "tuple[Figure, Axes]":
+def _new_axes(labels: Axes) -> "tuple[Figure, Plot]":
     """Return a figure with one chart, wide enough for the labels of its places."""
+    ticks = labels.ticks
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
-        figure = Figure((max(SMALL[0], 0.7 * places), SMALL[1]), layout="constrained")
+        figure = Figure((max(SMALL[0], 0.7 * len(ticks)), SMALL[1]), layout="constrained")
         axes = figure.add_subplot()
-        axes.set_title(title, loc="left", fontsize=10)
-        axes.set_xlabel(x_label, color=GREY)
+        axes.set_title(labels.title, loc="left", fontsize=10)
+        axes.set_xlabel(labels.x_label, color=GREY)
+        axes.set_ylabel(labels.y_label, color=GREY)
+    if ticks:
+        axes.set_xticks(range(len(ticks)), ticks)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
@@ -135,11 +158,9 @@ def _new_axes(title: str, x_label: str, places: int) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -> "Figure":
-    """Draw curves over the steps of training, or over ticks; see `_add_legend_below`."""
-    figure, axes = _new_axes(title, "" if ticks else "step", len(ticks))
-    if ticks:
-        axes.set_xticks(range(len(ticks)), ticks)
+def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
+    """Draw curves over the steps of training; see `_add_legend_below`."""
+    figure, axes = _new_axes(Axes(title, "step", ""))
     for index, curve in enumerate(curves):
         steps, values = zip(*curve.points, strict=True)
         colour, style = curve.appearance or (index % len(COLOURS), index // len(COLOURS))
@@ -151,11 +172,39 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
     return figure
 
 
+def seed_chart(labels: Axes, bands: Sequence[Band]) -> "Figure":
+    """Draw the mean of each band as a line, its spread as an area, and seeds as thin lines.
+
+    No value is negative, as scores are.
+    """
+    figure, axes = _new_axes(labels)
+    if not labels.ticks:
+        axes.locator_params(axis="x", integer=True)
+    for index, band in enumerate(bands):
+        colour = COLOURS[index % len(COLOURS)]
+        style = LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)]
+        low = [
+            max(0.0, mean - spread) for mean, spread in zip(band.means, band.spreads, strict=True)
+        ]
+        high = [mean + spread for mean, spread in zip(band.means, band.spreads, strict=True)]
+        mark = "o" if len(band.places) <= MARKED else ""
+        (line,) = axes.plot(band.places, band.means, label=band.name, markersize=3)
+        line.set(color=colour, linestyle=style, marker=mark)
+        if len(band.seeds) > 1:
+            axes.fill_between(band.places, low, high, color=colour, alpha=0.15, linewidth=0)
+            for seed in band.seeds:
+                axes.plot(band.places, seed, color=colour, alpha=0.45, linewidth=0.6)
+    axes.locator_params(axis="y", nbins=8)
+    _add_legend_below(figure, len(bands))
+    return figure
+
+
 def bar_chart(
     title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
 ) -> "Figure":
     """Draw a group of bars for each label, its count below, with a bar for each name."""
-    figure, axes = _new_axes(title, x_label, len(groups))
+    ticks = [f"{label}\n{count:,}" for label, count in groups]
+    figure, axes = _new_axes(Axes(title, x_label, "", ticks))
     axes.grid(False)  # the bars have their values
     width, places = 0.7 / len(bars), range(len(groups))
     for index, (name, values) in enumerate(bars.items()):
@@ -164,7 +213,6 @@ def bar_chart(
         drawn = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
         axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
     axes.margins(y=0.1)
-    axes.set_xticks(places, [f"{label}\n{count:,}" for label, count in groups])
     _add_legend_below(figure, len(bars))
     return figure
 

@@ -638,8 +638,8 @@ def test_scores_are_written_as_json(call: Call, texts: tuple[Path, Path], tmp_pa
     few = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
     assert "note: no intervals and p-values for fewer than 20 lines (here: 11)" in few.err
     assert few.lines[1].split()[2] == "-"
-    for each in json.loads((tmp_path / "few").read_bytes())["paired"].values():
-        assert (each["p_value"], each["system"]["ci"]) == (None, None)
+    for system in json.loads((tmp_path / "few").read_bytes())["systems"]:
+        assert (system["bleu"]["p_value"], system["bleu"]["ci"]) == (None, None)
     enlarge(hyp, ref)
     scores = sacrebleu_scores(hyp, ref)
     assert 5 < scores[0] < 95
@@ -656,30 +656,44 @@ def test_scores_are_written_as_json(call: Call, texts: tuple[Path, Path], tmp_pa
     assert table_scores(result) == [f"{each['score']:.1f}" for each in tree.values()]
 
 
-def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_outputs_are_compared_with_the_first_by_their_names(
+    call: Call, texts: tuple[Path, Path], tmp_path: Path
+) -> None:
     hyp, ref = texts
     enlarge(hyp, ref)
-    better = tmp_path / "better"
-    lines = [*lines_of(ref)[:30], *lines_of(hyp)[30:]]
-    better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
-    wanted = [sacrebleu_scores(path, ref)[0] for path in (hyp, better)]
-    assert wanted[0] < wanted[1]
-    assert table_scores(result)[0] == f"{wanted[1]:.1f}"
-    start = next(n for n, line in enumerate(result.lines) if "baseline" in line)
-    row = next(line.split() for line in result.lines[start:] if line.startswith("BLEU"))
-    assert row[1] == f"{wanted[0]:.1f}"
+    better, best = tmp_path / "better", tmp_path / "best"
+
+    def write(path: Path, right: int) -> None:
+        lines = [*lines_of(ref)[:right], *lines_of(hyp)[right:]]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+    write(better, 28)
+    write(best, 33)
+    names = [hyp, better, best]
+    options = [word for name in names for word in ("--hyp", name)]
+    result = call("evaluate", *options, "-r", ref, "--json", tmp_path / "json")
+    assert result.code == 0, result.err
+    wanted = [sacrebleu_scores(path, ref) for path in names]
+    for place, metric in enumerate(("BLEU", "chrF2", "TER")):
+        start = next(n for n, line in enumerate(result.lines) if line.startswith(f"{metric} "))
+        rows = [line.split() for line in result.lines[start + 1 : start + 4]]
+        assert [row[0] for row in rows] == [str(name) for name in names]
+        assert [row[1] for row in rows] == [f"{scores[place]:.1f}" for scores in wanted]
+    assert f"p: of the difference from {hyp}, " in result.out.decode()
+    systems = json.loads((tmp_path / "json").read_text(encoding="utf-8"))["systems"]
+    assert [system["name"] for system in systems] == [str(name) for name in names]
+    for system, scores in zip(systems, wanted, strict=True):
+        found = [system[key]["score"] for key in ("bleu", "chrf", "ter")]
+        assert found == pytest.approx(scores)
+    p_values = [system["bleu"]["p_value"] for system in systems]
+    assert p_values[0] is None
+    assert 0 < p_values[1] < 0.2
+    write(better, 9)
+    result = call("evaluate", *options, "-r", ref, "--json", tmp_path / "json")
+    untested = "no p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines\n"
+    assert f"note: {better}: {untested}" in result.err
     tree = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
-    pair = tree["paired"]["bleu"]
-    assert [pair[side]["score"] for side in ("baseline", "system")] == pytest.approx(wanted)
-    assert 0 < pair["p_value"] < 0.2
-    lines = [*lines_of(ref)[:9], *lines_of(hyp)[9:]]
-    better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
-    note = "note: no p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines\n"
-    assert note in result.err
-    tree = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
-    assert tree["paired"]["bleu"]["p_value"] is None
+    assert tree["systems"][1]["bleu"]["p_value"] is None
 
 
 def test_hypotheses_are_text_and_references_count_once(

@@ -793,9 +793,9 @@ FILES = {
         "evaluate -m luong -i test.src -r test.tgt -o -",
         "evaluate -o -: standard output receives the scores; give a file",
     ),
-    "three texts to score": Row(
-        "evaluate --hyp test.src --hyp test.src --hyp test.src -r test.tgt",
-        "evaluate: 3 --hyp files; give one, or two to compare",
+    "sentences of three texts": Row(
+        "evaluate --hyp test.src --hyp test.src --hyp test.src -r test.tgt --sentences worst.tsv",
+        "evaluate --sentences: give one --hyp file",
     ),
     "no such reference": Row(
         "evaluate --hyp test.src -r test.tg", "test.tg: no such file; did you mean 'test.tgt'?"

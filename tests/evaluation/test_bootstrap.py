@@ -1,11 +1,13 @@
 """BLEU from counts: equal to sacrebleu's for any part of a text; significance tests over seeds."""
 
 import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import _bootstrap_resample
+from tiers import one_quick
 
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Resamples
@@ -35,19 +37,27 @@ SYSTEMS = [noisy(REFERENCES, share) for share in (0.4, 0.2, 0.3)]
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_of_any_part_equals_that_of_sacrebleu(lowercase: bool) -> None:
-    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, lowercase)
+    counts = metrics.counts_by("bleu", SYSTEMS[0], REFERENCES, lowercase)
     for rows in (range(60), range(5, 31), [7], [3, 3, 40]):
         hypotheses, references = ([side[row] for row in rows] for side in (SYSTEMS[0], REFERENCES))
         wanted = BLEU(lowercase=lowercase).corpus_score(hypotheses, [references]).score
-        assert metrics.bleu_of(counts[list(rows)]) == pytest.approx(wanted)
+        assert metrics.score_of("bleu", counts[list(rows)]) == pytest.approx(wanted)
+
+
+def bleu_counts(hypotheses: list[str], references: list[str]) -> Counts:
+    return metrics.counts_by("bleu", hypotheses, references)
+
+
+def bleu_of(counts: Counts) -> float:
+    return metrics.score_of("bleu", counts)
 
 
 def resampled(counts: Counts, count: int | None = None) -> np.ndarray:
-    return Resamples(len(counts), count).scores(counts, metrics.bleu_of)
+    return Resamples(len(counts), count).scores(counts, bleu_of)
 
 
 def test_the_resamples_equal_those_of_sacrebleu() -> None:
-    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
+    counts = bleu_counts(SYSTEMS[0], REFERENCES)
     metric = BLEU(references=[REFERENCES])
     statistics = metric._extract_corpus_statistics(SYSTEMS[0], None)
     _, wanted = _bootstrap_resample(statistics, metric, bootstrap.RESAMPLES)
@@ -55,7 +65,7 @@ def test_the_resamples_equal_those_of_sacrebleu() -> None:
 
 
 def test_all_resamples_use_the_seed_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
+    counts = bleu_counts(SYSTEMS[0], REFERENCES)
     default = resampled(counts, 30)
     monkeypatch.setenv("SACREBLEU_SEED", "12345")
     np.testing.assert_array_equal(resampled(counts, 30), default)
@@ -63,47 +73,43 @@ def test_all_resamples_use_the_seed_of_the_environment(monkeypatch: pytest.Monke
     assert (resampled(counts, 30) != default).any()
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     drawn_once = Resamples(60, 30)
-    first, second = (drawn_once.scores(counts, metrics.bleu_of) for _ in range(2))
+    first, second = (drawn_once.scores(counts, bleu_of) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert (resampled(counts, 30) != resampled(counts, 30)).any()
 
 
 def test_the_test_of_a_difference_is_two_sided() -> None:
-    counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
-    worse, better, between = (([metrics.bleu_of(each)], resampled(each)) for each in counts)
-    up = bootstrap.difference(worse[0], better[0], worse[1], better[1], 60)
-    down = bootstrap.difference(better[0], worse[0], better[1], worse[1], 60)
+    resamples = Resamples(60)
+    worse, better, between = (
+        resamples.of_system([bleu_counts(lines, REFERENCES)], bleu_of) for lines in SYSTEMS
+    )
+    up = bootstrap.difference(worse, better, resamples)
+    down = bootstrap.difference(better, worse, resamples)
     assert up.mean == -down.mean > 5
     assert up.p_value == down.p_value is not None
     assert up.p_value < 0.01
     assert up.ci is not None
     assert down.ci is not None
     assert up.ci[0] > 0 > down.ci[1]
-    near = bootstrap.difference(between[0], between[0], between[1], between[1], 0)
-    assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
+    same = bootstrap.difference(between, between, resamples)
+    assert (same.mean, same.p_value, same.ci, same.deviation) == (0, 1, (0, 0), None)
+    assert (same.seeds_ci, same.seeds_p_value) == (None, None)
 
 
 def test_evaluate_and_compare_agree() -> None:
-    counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
+    resamples = Resamples(60)
+    systems = [resamples.of_system([bleu_counts(lines, REFERENCES)], bleu_of) for lines in SYSTEMS]
     for first, second in ((0, 1), (1, 2), (2, 2)):
         pair = metrics.compare(SYSTEMS[first], SYSTEMS[second], [REFERENCES])["bleu"]
-        found = bootstrap.difference(
-            [metrics.bleu_of(counts[first])],
-            [metrics.bleu_of(counts[second])],
-            resampled(counts[first]),
-            resampled(counts[second]),
-            bootstrap.differing_sentences([counts[first]], [counts[second]]),
-        )
-        assert found.p_value == pair.p_value
-        assert pair.system.score - pair.baseline.score == pytest.approx(found.mean)
+        tested = bootstrap.difference(systems[first], systems[second], resamples)
+        assert tested.p_value == pair.p_value
+        assert pair.system.score - pair.baseline.score == pytest.approx(tested.mean)
 
 
 def test_both_tails_are_counted() -> None:
-    drawn = (
-        np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
-    )  # resamples need not be centred on the difference
-    found = bootstrap.difference([10], [11.5], np.zeros(5), drawn, 20)
-    assert found.p_value == (2 + 1) / (5 + 1)
+    """Resamples need not be centred on the difference."""
+    drawn = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
+    assert bootstrap.two_sided_p_value(1.5, drawn) == (2 + 1) / (5 + 1)
 
 
 def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
@@ -111,9 +117,9 @@ def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
     found = []
     for _ in range(tests):
         references = sentences(sentence_count)
-        counts = [metrics.bleu_counts(noisy(references, 0.3), references, False) for _ in range(2)]
+        counts = [bleu_counts(noisy(references, 0.3), references) for _ in range(2)]
         first, second = (resampled(each, 100) for each in counts)
-        difference = metrics.bleu_of(counts[1]) - metrics.bleu_of(counts[0])
+        difference = bleu_of(counts[1]) - bleu_of(counts[0])
         found.append(bootstrap.two_sided_p_value(difference, second - first))
     return np.array(found)
 
@@ -170,7 +176,11 @@ def test_few_sentences_have_no_interval_and_no_p_value(lines: int) -> None:
         assert (pair.p_value, pair.system.ci, pair.baseline.mean) == (None, None, None)
     assert f"(here: {lines})" in (metrics.few_lines_note(lines) or "")
     assert metrics.few_lines_note(bootstrap.MIN_SENTENCES) is None
-    assert bootstrap.difference([1.0], [2.0], None, None, 1).p_value is None
+    resamples = Resamples(lines)
+    systems = [
+        resamples.of_system([bleu_counts(side, references)], bleu_of) for side in (first, second)
+    ]
+    assert bootstrap.difference(*systems, resamples)[2:] == (None, None, None, None)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97, 1.0])
@@ -192,11 +202,125 @@ def test_intervals_stay_within_the_range_of_the_score(share: float) -> None:
 
 
 def test_seeds_are_paired() -> None:
-    nothing = np.zeros(9)
-    found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing, 20)
-    assert found.mean == 2
-    assert found.deviation == pytest.approx(1)
+    nothing = [np.ones((30, 1))] * 3
+    resampled = np.zeros((3, 1000))
+    baseline = bootstrap.SystemScores([10, 20, 30], nothing, resampled)
+    system = bootstrap.SystemScores([11, 22, 33], nothing, resampled)
+    tested = bootstrap.difference(baseline, system, Resamples(30))
+    assert tested.mean == 2
+    assert tested.deviation == pytest.approx(1)
 
 
 def test_the_interval_has_95_percent_of_the_resamples() -> None:
     assert bootstrap.interval(np.arange(1001.0)) == (25.0, 975.0)
+
+
+# --------------------------------------------------------------------- tests that include the seeds
+
+SENTENCES = 100
+
+
+class SimulatedSystems(NamedTuple):
+    """Two systems whose scores are means over sentences, and how much chance is in them.
+
+    The true difference is what another sample of seeds and sentences has in the mean.
+    """
+
+    difference: float
+    of_seeds: float  # standard deviation of what a seed adds to a system
+    of_sentences: float  # of what a sentence adds to one of the systems, by any seed
+    of_both: float  # of what is particular to a translation
+
+    def draw(self, seeds: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the scores [2, seeds, SENTENCES, 1] of the sentences."""
+        values = self.of_both * generator.standard_normal((2, seeds, SENTENCES, 1))
+        values += self.of_seeds * generator.standard_normal((2, seeds, 1, 1))
+        values += self.of_sentences * generator.standard_normal((2, 1, SENTENCES, 1))
+        values[1] += self.difference
+        return values
+
+    def p_values(self, seeds: int, tests: int) -> np.ndarray:
+        """Return the p-values [tests, 2] for these models, and with the seeds."""
+        generator = np.random.default_rng(17)
+        found = []
+        for _ in range(tests):
+            resamples = Resamples(SENTENCES, 100)
+            drawn = self.draw(seeds, generator)
+            systems = [resamples.of_system(list(system), np.mean) for system in drawn]
+            tested = bootstrap.difference(*systems, resamples)
+            found.append((tested.p_value, tested.seeds_p_value))
+        return np.array(found, dtype=float)
+
+
+def randomised_p_value(values: np.ndarray, generator: np.random.Generator) -> float:
+    """Return the share of exchanges of translations that leave as large a difference."""
+    differences = (values[1] - values[0]).ravel()
+    signs = generator.choice([-1, 1], (200, len(differences)))
+    return float(np.mean(np.abs(signs @ differences) >= abs(differences.sum())))
+
+
+CHANCES = {
+    "mostly seeds": SimulatedSystems(0, 1.0, 3.0, 3.0),
+    "seeds and sentences": SimulatedSystems(0, 0.5, 4.0, 5.0),
+    "mostly sentences": SimulatedSystems(0, 0.0, 8.0, 4.0),
+    "single translations": SimulatedSystems(0, 0.0, 0.0, 8.0),
+}
+
+
+@pytest.mark.approximate
+@one_quick("chance", list(CHANCES))
+@one_quick("seeds", [3, 2, 5])
+def test_p_with_seeds_is_uniform_between_equal_systems(chance: str, seeds: int) -> None:
+    """At 100 tests the share of p below 0.05 has a standard error of 2.2 points, 0.5 one of 5."""
+    p_values = CHANCES[chance].p_values(seeds, 100)[:, 1]
+    assert np.mean(p_values < 0.05) < 0.05 + 3 * 0.022
+    assert 0.5 - 3 * 0.05 < np.mean(p_values < 0.5) < 0.5 + 3 * 0.05
+    assert p_values.max() > 0.9
+
+
+@pytest.mark.approximate
+def test_p_of_the_sentences_alone_takes_chance_of_seeds_for_a_difference() -> None:
+    """Otherwise a test that includes the seeds would not be needed."""
+    assert np.mean(CHANCES["mostly seeds"].p_values(3, 60)[:, 0] < 0.05) > 0.3
+
+
+@pytest.mark.approximate
+def test_approximate_randomisation_takes_chance_of_seeds_for_a_difference() -> None:
+    generator = np.random.default_rng(3)
+    systems = (CHANCES["mostly seeds"].draw(3, generator) for _ in range(100))
+    p_values = np.array([randomised_p_value(values, generator) for values in systems])
+    assert np.mean(p_values < 0.05) > 0.3
+
+
+@pytest.mark.approximate
+@one_quick(("seeds", "power"), [(5, 0.7), (3, 0.25)])
+def test_p_with_seeds_is_small_for_a_difference(seeds: int, power: float) -> None:
+    """The true difference is 4 times its standard deviation with five seeds, 3.6 with three."""
+    p_values = CHANCES["seeds and sentences"]._replace(difference=2.9).p_values(seeds, 60)[:, 1]
+    assert np.mean(p_values < 0.05) > power
+
+
+def test_the_interval_with_seeds_agrees_with_its_p_value() -> None:
+    generator = np.random.default_rng(5)
+    resamples = Resamples(SENTENCES, 100)
+    baseline = generator.normal(0, 1, (3, SENTENCES, 1))
+    p_values = []
+    for gain in (0.0, 0.1, 0.3, 1.0, 3.0):
+        values = baseline + gain + generator.normal(0, 0.3, (3, 1, 1))
+        systems = [resamples.of_system(list(system), np.mean) for system in (baseline, values)]
+        tested = bootstrap.difference(*systems, resamples)
+        assert tested.seeds_ci is not None
+        assert tested.seeds_p_value is not None
+        low, high = tested.seeds_ci
+        assert low < tested.mean < high
+        assert (low <= 0 <= high) == (tested.seeds_p_value > 0.05)
+        p_values.append(tested.seeds_p_value)
+    assert min(p_values) < 0.05 < max(p_values)
+
+
+@pytest.mark.thorough
+def test_equal_systems_of_several_seeds_have_p_1() -> None:
+    resamples = Resamples(60)
+    system = resamples.of_system([bleu_counts(lines, REFERENCES) for lines in SYSTEMS], bleu_of)
+    assert bootstrap.difference(system, system, resamples)[:2] == (0, 0)
+    assert bootstrap.difference(system, system, resamples).seeds_p_value == 1

@@ -264,6 +264,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "log.en": texts["en"][:2],
         "a.de": texts["de"][180:210],
         "b.de": texts["de"][150:180],
+        "c.de": texts["de"][120:150],
         "film.srt": ["1", "00:00:01,000 --> 00:00:02,000", texts["en"][0]],
         "page.html": [f"<p>{texts['en'][1]}</p>"],
     }.items():

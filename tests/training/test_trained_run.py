@@ -36,8 +36,14 @@ def test_a_trained_run_has_folder_history_and_translator(small_corpus: Path) -> 
     assert scores["bleu"].ci is None or scores["bleu"].ci[0] <= scores["bleu"].score
     with pytest.raises(UserError, match="11 lines but references has 10"):
         run.translator.evaluate(source, references[1:])
-    with pytest.raises(TypeError, match="references: "):
-        run.translator.evaluate(source, references[0])
+    for wrong in (references[0], set(references), [references[0], references], [1, 2]):
+        with pytest.raises(TypeError, match="references"):
+            run.translator.evaluate(source, wrong)  # type: ignore[arg-type]
+    others = [f"{line} ba" for line in references]
+    scores = run.translator.evaluate(iter(source), (iter(references), others))
+    assert scores == score(translations, [references, others])
+    with pytest.raises(UserError, match="11 lines but reference 2 has 10"):
+        run.translator.evaluate(source, [references, others[1:]])
 
 
 @pytest.mark.thorough

@@ -21,7 +21,7 @@ class ScoredText(NamedTuple):
 
     def bleu(self, bucket: "Bucket") -> float:
         """Return the BLEU of the sentences in a bucket."""
-        return metrics.bleu_of(self.counts[bucket.rows])
+        return metrics.score_of("bleu", self.counts[bucket.rows])
 
 
 def score_text(
@@ -34,8 +34,7 @@ def score_text(
     """Score translations into a language, by the tokenizer that suits the references."""
     segmentation = segmentation_of(language, [references])
     scores = metrics.score(hypotheses, [references], lowercase, segmentation, bootstrap)
-    tokenize = segmentation.tokenize
-    counts = metrics.bleu_counts(hypotheses, references, lowercase, tokenize)
+    counts = metrics.counts_by("bleu", hypotheses, references, lowercase, segmentation)
     return ScoredText(segmentation, scores, counts)
 
 

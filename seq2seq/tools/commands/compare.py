@@ -4,6 +4,8 @@ data. Runs that are already trained are reused.
 examples:
   seq2seq compare configs/compare-ladder.yaml
   seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2
+  seq2seq compare study.yaml --jobs 4
+  seq2seq compare study.yaml --split test --table latex
 """
 
 import argparse
@@ -39,9 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
+    text = "also write the tables as files in the folder of the runs"
+    parser.add_argument("--table", choices=("latex", "markdown", "csv"), help=text)
+    text = "gold alignments of the first lines of the text, as in attention: adds the error rate"
+    parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
+    arguments.add_jobs(parser, "trainings")
     arguments.add_training_options(parser)
 
 
@@ -53,13 +60,19 @@ class Options:
     seeds: str | None
     output: Path | None
     split: str
+    table: str | None
+    gold: Path | None
     json: Path | None
     beam: int | None
     lowercase: bool
+    jobs: int
     device: str
     threads: int | None
     scores: list[str]
     command_line: CommandLine
+
+
+CONFLICTS = arguments.jobs_conflicts("compare")
 
 
 def run(options: Options) -> int:
@@ -69,19 +82,22 @@ def run(options: Options) -> int:
     configs = [Path(word) for word in options.overrides if not isinstance(word, Override)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
+    arguments.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.evaluation.bootstrap import seed_name
+        from seq2seq.tools.analysis.compare.charts import write_figures
         from seq2seq.tools.analysis.compare.compare import compare
-        from seq2seq.tools.analysis.compare.results import write_figures
+        from seq2seq.tools.analysis.compare.scoring import ComparisonRequest
+        from seq2seq.tools.analysis.compare.tables import write_tables
         from seq2seq.tools.analysis.compare.variants import read_plan
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
-    written = plan.output_paths(options.split)
+    written = plan.output_paths(options.split, options.table)
     files.check_paths(*map(files.part_of, written), *runs)
     texts = (path for variant in plan.variants for path in variant.config.data.paths())
-    inputs = [*configs, *texts]
+    inputs = [*configs, *texts, *filter(None, [options.gold])]
     for path in written:
         if any(files.same_file(path, source) for source in inputs):
             text = "would be replaced by an output; set another folder, -o FOLDER"
@@ -91,77 +107,113 @@ def run(options: Options) -> int:
     for note in plan.notes:
         console.logger.info(f"note: {note}")
     seed_name()  # refused before the first training
+    how = options.split, options.device, options.beam, options.lowercase, options.gold, options.jobs
     try:
-        result = compare(plan, options.split, options.device, options.beam, options.lowercase)
+        result = compare(plan, ComparisonRequest(*how))
     except KeyboardInterrupt:
         console.logger.info(f"Resume with: seq2seq {shlex.join(options.command_line.words)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
+    if options.table is not None:
+        paths = write_tables(result, options.table, title_of(result), legend_of(result))
+        console.logger.info(f"Tables: {', '.join(map(str, paths))}")
     console.logger.info(write_figures(result))
     return 1 if result.failed else 0
 
 
 def as_text(result: "ComparisonResult") -> str:
-    """Format a table of variants, one of source lengths, and a legend."""
-    from seq2seq.tools.analysis.compare.results import tables_of
+    """Format tables of variants, their differences and source lengths, and a legend."""
+    from seq2seq.tools.analysis.compare.tables import tables_of
 
-    task, seeds = result.task, result.plan.seeds
-    beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
+    tables = [table.as_text() for table in tables_of(result)]
+    return "\n\n".join([title_of(result), *tables, legend_of(result)])
+
+
+def title_of(result: "ComparisonResult") -> str:
+    """Say what was scored, with which seeds, and how."""
+    request, seeds = result.request, result.plan.seeds
+    beam = "beam size of the config" if request.beam is None else f"beam size {request.beam}"
     seed = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    case = "lowercased" if task.lowercase else "cased"
-    title = f"{task.split}: {len(task.text):,} sentences, {seed}, {beam}, {case}"
-    return "\n\n".join([title, *tables_of(result), _legend(result)])
+    case = "lowercased" if request.lowercase else "cased"
+    return f"{request.split}: {len(result.task.text):,} sentences, {seed}, {beam}, {case}"
 
 
-def _legend(result: "ComparisonResult") -> str:
-    from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
-
-    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.text.scores
+def legend_of(result: "ComparisonResult") -> str:
+    """Explain the columns, a line for each thought; the last line has the signatures."""
+    plan, task, request = result.plan, result.task, result.request
+    scores = result.variants[0].runs[0].output
     lines = [
-        "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with *: "
-        "the best of their column",
-        f"translations: {plan.folder}/*.{task.split}.hyp",
+        "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with * or "
+        "in bold: the best of their column",
+        *_legend_of_tests(result),
     ]
-    if len(result.variants) > 1:
-        baseline = result.variants[0].variant.name
-        text = f"p: two-sided paired bootstrap over sentences, {RESAMPLES:,} resamples"
-        lines.append(f"difference: BLEU minus that of {baseline}; {text}")
-        several = "p ignores the seeds: a difference within its sd may be due to them"
-        single = "p says nothing about other seeds: pass --seeds 1,2,3"
-        lines.append(several if len(plan.seeds) > 1 else single)
-        if len(result.variants) > 2:
-            lines.append(f"p is not corrected for {len(result.variants) - 1} comparisons")
-        if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
-            lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
+    if task.gold:
+        lines.append(
+            f"AER: alignment error rate in percent, of attention to the references of the first "
+            f"{console.counted(len(task.gold), 'sentence')}; lower is better"
+        )
     if any(bucket.beyond for bucket in result.buckets):
         text = f"more {task.unit.name} than any source in training ({task.longest})"
         lines.append(f"lengths with *: {text}")
     for variant in plan.variants:
         if (trained := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {trained}: only decoding differs")
-    lines.append(_SPLIT_NOTES[task.split])
-    lines.append("BLEU {}; chrF2 {}".format(scores["bleu"].signature, scores["chrf"].signature))
+    lines.append(f"translations: {plan.folder}/*.{request.split}.hyp")
+    lines.append(_SPLIT_NOTES[request.split])
+    signatures = scores.text.scores
+    bleu, chrf = signatures["bleu"].signature, signatures["chrf"].signature
+    lines.append(f"BLEU {bleu}; chrF2 {chrf}")
     return "\n".join(map(console.one_line, lines))
 
 
+def _legend_of_tests(result: "ComparisonResult") -> list[str]:
+    """Explain intervals and p-values, or say why there are none."""
+    from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
+
+    if len(result.task.text) < MIN_SENTENCES:
+        return [f"no intervals and p-values for fewer than {MIN_SENTENCES} sentences"]
+    of_sentences = f"bootstrap over sentences, {RESAMPLES:,} resamples"
+    lines = [f"95% interval: {of_sentences}, for these models"]
+    if not result.pairs:
+        return lines
+    lines.append(f"p: two-sided paired {of_sentences}, for these models")
+    if len(result.plan.seeds) > 1:
+        text = "with seeds: for other seeds and other sentences, by the deviation over seeds, too"
+        lines.append(f"{text}; report this one")
+    else:
+        lines.append("p says nothing about other seeds: pass --seeds 1,2,3")
+    if len(result.pairs) > 1:
+        lines.append(f"p is not corrected for {len(result.pairs)} comparisons")
+    differences = [tested for pair in result.pairs for tested in pair.differences.values()]
+    if any(tested.p_value is None for tested in differences):
+        lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
+    return lines
+
+
 def as_json(result: "ComparisonResult") -> dict[str, Any]:
-    plan, task = result.plan, result.task
+    plan, task, request = result.plan, result.task, result.request
     return {
-        "split": task.split,
+        "split": request.split,
         "files": task.text.source_name,
         "sentences": len(task.text),
         "seeds": list(plan.seeds),
-        "beam": task.beam,
-        "lowercase": task.lowercase,
+        "beam": request.beam,
+        "lowercase": request.lowercase,
         "longest_source_in_training": task.longest,
         "variants": [_variant(result, variant) for variant in result.variants],
+        "pairs": [
+            {"variant": pair.variant, "minus": pair.baseline, **pair.differences}
+            for pair in result.pairs
+        ],
         "failed": result.failed,
         "lengths": [
             {
                 task.unit.name: [bucket.first, bucket.last],
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
-                "bleu": {variant.variant.name: variant.by_length[i] for variant in result.variants},
+                "bleu": {
+                    variant.variant.name: mean(variant.by_length[i]) for variant in result.variants
+                },
             }
             for i, bucket in enumerate(result.buckets)
         ],
@@ -169,19 +221,20 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, Any]:
-    from seq2seq.evaluation.bootstrap import deviation
-    from seq2seq.tools.analysis.compare.scoring import bleu_scores
-
-    scores = bleu_scores(variant.runs)
+    bleu, chrf = variant.scores["bleu"], variant.scores["chrf"]
     config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})
+    errors = variant.alignment_errors
     return {
         "name": variant.variant.name,
         "trained_as": result.plan.trained_as(variant.variant).name,
         "config": config,
-        "bleu_mean": mean(scores),
-        "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),
-        "difference": variant.difference,
+        "bleu_mean": bleu.mean,
+        "bleu_deviation": bleu.deviation,
+        "bleu_ci": bleu.ci,
+        "chrf_mean": chrf.mean,
+        "chrf_deviation": chrf.deviation,
+        "chrf_ci": chrf.ci,
+        "alignment_error_rate": mean(errors) if errors else None,
         "parameters": variant.parameters,
         "ensemble": None if variant.ensemble is None else _scored(variant.ensemble),
         "runs": [
@@ -191,6 +244,7 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
                 "steps": run.steps,
                 "minutes": run.minutes,
                 "tokens_per_second": run.tokens_per_second,
+                "alignment_error_rate": run.alignment_error,
                 **_scored(run.output),
                 "curve": run.curve,
             }

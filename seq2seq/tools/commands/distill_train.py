@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from seq2seq.tools.distillation.distillation import Distillation, Result
     from seq2seq.tools.distillation.steps import Step
 
-_MOST_JOBS = 16
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_config(parser)
@@ -43,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "further text of the target language to back-translate, one sentence per line"
     parser.add_argument("--monolingual", type=Path, metavar="FILE", help=text)
-    text = "steps at once, each with one CPU thread (default: one step, with --threads)"
-    parser.add_argument("--jobs", type=arguments.count, default=1, metavar="N", help=text)
+    arguments.add_jobs(parser, "steps")
     text = "print the plan, and write nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
     text = "remove models and texts that only the result needed"
@@ -74,18 +71,7 @@ class Options:
     command_line: CommandLine
 
 
-CONFLICTS = (
-    arguments.Conflict(
-        lambda options: options.jobs > 1,
-        "threads",
-        "distill-train: each of --jobs {options.jobs} has one thread; leave --threads out",
-    ),
-    arguments.Conflict(
-        lambda options: options.jobs > _MOST_JOBS,
-        "",
-        f"distill-train: --jobs {{options.jobs}}: at most {_MOST_JOBS}",
-    ),
-)
+CONFLICTS = arguments.jobs_conflicts("distill-train")
 
 
 def run(options: Options) -> int:

@@ -58,6 +58,7 @@ def run(options: Options) -> int:
         from seq2seq.runs.run_config import read_config
         from seq2seq.tools.analysis.report.facts import Scoring, gather
         from seq2seq.tools.analysis.report.page import page
+        from seq2seq.tools.distillation.summary import summary_of
 
     path = options.output or options.run / PAGE
     config = read_config(options.run)
@@ -68,10 +69,15 @@ def run(options: Options) -> int:
     arguments.check_together(options, CONFLICTS)
     if options.against and options.against.resolve() == options.run.resolve():
         raise errors.UserError(f"{options.against}: is the first run again; name another")
+    with errors.argument_spelled("overwrite", "--overwrite to distill-train"):
+        summaries = [summary_of(folder) for folder in folders]
     with progress("translated", None) as advance:
         quotes = options.quote_outside
         how = Scoring(options.split, options.beam, options.device, quotes, advance)
         runs = [gather(folder, how) for folder in folders]
+    runs = [
+        facts._replace(distillation=summary) for facts, summary in zip(runs, summaries, strict=True)
+    ]
     content = page(*runs)
     with open_output(path) as output:
         output.write(content)

@@ -23,10 +23,10 @@ from seq2seq.tools.distillation.plan import (
     StepPlan,
     plan_of,
 )
-from seq2seq.tools.distillation.processes import Start, starter
 from seq2seq.tools.distillation.record import FILE, Record, request_keys
 from seq2seq.tools.distillation.runner import Runner, extract_tables
 from seq2seq.tools.distillation.steps import ModelScoring, Step, Workplace
+from seq2seq.tools.jobs.processes import Start, starter
 
 
 class Distillation(NamedTuple):

@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from seq2seq.data.corpus import iter_pairs
 from seq2seq.data.tables import pair_writer
@@ -13,9 +12,9 @@ from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import write_errors
 from seq2seq.tools.distillation.costs import total_seconds
 from seq2seq.tools.distillation.plan import DistillationRequest, corpus_sides
-from seq2seq.tools.distillation.processes import Start, Work, stop_all, wait_for_one
 from seq2seq.tools.distillation.record import Record
 from seq2seq.tools.distillation.steps import CorpusTranslation, Step, Training, Workplace
+from seq2seq.tools.jobs.processes import JobPool, Start
 from seq2seq.training.loop import Interrupted
 from seq2seq.training.stopping import stop_signals
 
@@ -26,9 +25,9 @@ class Runner:
     def __init__(self, place: Workplace, record: Record, start: Start, jobs: int) -> None:
         self._place = place
         self._record = record
-        self._start = start
         self._jobs = jobs
-        self._running: dict[str, Running] = {}  # by the name of the step
+        self._pool = JobPool(start, jobs)
+        self._running: dict[str, Step] = {}  # steps of the pool, by name
 
     def run(self, steps: Sequence[Step], later: Sequence[Step] = ()) -> None:
         """Run steps in their order, each once all that it needs has finished.
@@ -41,7 +40,7 @@ class Runner:
             try:
                 while waiting or self._running:
                     self._start_ready(waiting, later)
-                    wait_for_one((entry.work for entry in self._running.values()), stops)
+                    self._pool.wait(stops)
                     if stops:
                         self._stop(stops[0])
                         raise Interrupted(stops[0])
@@ -57,7 +56,7 @@ class Runner:
                 continue
             if self._has_finished(step):
                 waiting.remove(step)
-            elif len(self._running) < self._jobs:
+            elif self._pool.has_room:
                 waiting.remove(step)
                 self._begin(step)
                 self._announce(step, waiting, later)
@@ -85,14 +84,14 @@ class Runner:
         if isinstance(step, Training):
             checkpoint.write_config(place.config(step.name), step.config)
         record.begin_step(step, place)
-        work = self._start(step.name, step.words(place), self._jobs)
-        self._running[step.name] = Running(step, work, time.monotonic())
+        self._pool.begin(step.name, step.words(place))
+        self._running[step.name] = step
 
     def _announce(self, step: Step, waiting: Sequence[Step], later: Sequence[Step]) -> None:
         """Log what has begun, and when all is expected to end."""
         record = self._record
         expected, speed = record.expected, record.speed()
-        running = [entry.step for entry in self._running.values()]
+        running = list(self._running.values())
         left = {
             other.name: max(0.0, speed * expected[other.name] - record.seconds(other.name))
             for other in (*running, *waiting, *later)
@@ -103,32 +102,19 @@ class Runner:
 
     def _collect(self) -> None:
         """Record the steps that have ended; raises RunError if one failed."""
-        for name, entry in list(self._running.items()):
-            code = entry.work.poll()
-            if code is None:
-                continue
-            del self._running[name]
-            self._record.add_time(name, time.monotonic() - entry.began)
+        for name, code, seconds in self._pool.collect():
+            step = self._running.pop(name)
+            self._record.add_time(name, seconds)
             if code:
                 text = f"failed (exit code {code}), for the reason above"
                 raise RunError(f"{name}: {text}. Once it is removed, the same command resumes")
-            self._record.finish_step(entry.step, self._place)
+            self._record.finish_step(step, self._place)
 
     def _stop(self, number: int) -> None:
         """Stop what runs by a signal, and record its time."""
-        running = dict(self._running)
         self._running.clear()
-        stop_all((entry.work for entry in running.values()), number)
-        for name, entry in running.items():
-            self._record.add_time(name, time.monotonic() - entry.began)
-
-
-class Running(NamedTuple):
-    """A step that runs."""
-
-    step: Step
-    work: Work
-    began: float
+        for name, _, seconds in self._pool.stop(number):
+            self._record.add_time(name, seconds)
 
 
 def clock(seconds: float) -> str:

@@ -10,23 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 import torch
 from conftest import write_small_corpus
+from processes import project_environment
 from tiers import one_quick
 
 from seq2seq.__main__ import main
-from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
+from seq2seq.evaluation.metrics import counts_by, score, score_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import LAST, METRICS
 from seq2seq.runs.tensor_file import read_tensors
-from seq2seq.tools.analysis.compare import results
-from seq2seq.tools.analysis.compare.results import cell
+from seq2seq.tools.analysis.compare import charts
 from seq2seq.training import loop as training
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
@@ -43,7 +42,7 @@ variants:
 SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_length=9")
 
 
-FIGURES = results.write_figures
+FIGURES = charts.write_figures
 IN_PROCESS = """
 import json, sys
 from seq2seq.__main__ import main
@@ -56,7 +55,7 @@ print(code, "torch" in sys.modules)
 def no_figures() -> Iterator[None]:
     """Disable figures and TensorBoard, which take longer than training and have their own tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.tools.analysis.compare.results.write_figures", lambda _: "")
+        patch.setattr("seq2seq.tools.analysis.compare.charts.write_figures", lambda _: "")
         patch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
         yield
 
@@ -162,11 +161,43 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         assert variant["parameters"] == sum(each.numel() for each in model.parameters())
         assert f"\n{variant['name']} " in finished.out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
-    assert tree["variants"][0]["difference"] is None
+    means = {variant["name"]: variant["bleu_mean"] for variant in tree["variants"]}
+    names = [(pair["variant"], pair["minus"]) for pair in tree["pairs"]]
+    assert names == [("luong", "none"), ("greedy", "none"), ("greedy", "luong")]
+    for pair in tree["pairs"]:
+        difference = means[pair["variant"]] - means[pair["minus"]]
+        assert pair["bleu"]["mean"] == pytest.approx(difference)
+        assert pair["chrf"]["p_value"] is None  # of nine sentences
     (length,) = tree["lengths"]
     assert (length["sentences"], length["beyond_training"]) == (9, False)
     assert "greedy shares the training of luong" in finished.out
     assert finished.err.count("Run ") == 4
+
+
+@pytest.mark.thorough
+def test_the_alignment_error_rate_is_that_of_attention(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gold alignments may be those of the first lines alone."""
+    finished.copy_runs(seed=1)
+    gold = Path("gold.align")
+    gold.write_text("0-0 1-1 2?1\n" * 5, encoding="utf-8")
+    for side in ("src", "tgt"):
+        lines = Path(f"valid.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        Path(f"five.{side}").write_text("".join(lines[:5]), encoding="utf-8")
+    run = ["-m", "out/luong-seed1", "--device", "cpu"]
+    texts = ["-i", "five.src", "-r", "five.tgt", "-o", "five.align", "--gold", "gold.align"]
+    assert main(["attention", *run, *texts]) == 0
+    printed = capsys.readouterr().out
+    assert compare("--seeds", "1", "--gold", "gold.align", "--json", "all.json") == 0
+    assert "of the first 5 sentences" in capsys.readouterr().out
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    rates = {variant["name"]: variant["alignment_error_rate"] for variant in tree["variants"]}
+    assert rates["none"] is None  # has no attention
+    assert printed == f"alignment error rate: {rates['luong']:.1f}%\n"
+    gold.write_text("0-0\n" * 10, encoding="utf-8")
+    assert compare("--seeds", "1", "--gold", "gold.align") == 2
+    assert "gold.align: has 10 lines, more than the text, which has 9" in capsys.readouterr().err
 
 
 @pytest.mark.thorough
@@ -293,6 +324,54 @@ def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
     monkeypatch.setattr("seq2seq.tools.analysis.compare.compare.score_all", interrupt)
     assert compare("--seeds", "1") == 130
     assert "Resume with: seq2seq compare ladder.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(torch.get_num_threads() > 1, reason="needs one thread, as children have")
+def test_runs_trained_at_once_are_those_of_one_after_the_other(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare("--jobs", "3", "-o", "jobs") == 0
+    assert "luong-seed2: Training finished: training.max_steps=4" in capsys.readouterr().err
+    runs = sorted(run.name for run in Path("jobs").glob("*-seed?"))
+    assert runs == ["luong-seed1", "luong-seed2", "none-seed1", "none-seed2"]
+    for name in runs:
+        wanted = read_tensors(finished.folder / "out" / name / LAST)
+        tensors = read_tensors(Path("jobs") / name / LAST)
+        assert tensors.keys() == wanted.keys()
+        assert all(torch.equal(wanted[key], tensor) for key, tensor in tensors.items())
+
+
+@pytest.mark.race
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_same_command_completes_runs_that_were_trained_at_once(number: int) -> None:
+    """A child saves its state and ends, whether its parent could stop it or was killed."""
+    list_variants(VARIANTS.partition("  greedy")[0])
+    words = ["compare", "ladder.yaml", "--device", "cpu", "--seeds", "1", "--jobs", "2"]
+    words += ["training.max_steps=40", "training.max_epochs=null", "training.log_every=1"]
+    words += ["training.validate_every=40", "decoding.max_length=9"]
+    command = [sys.executable, "-m", "seq2seq", *words]
+    environment = project_environment()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        waiting = {"none-seed1: step 5", "luong-seed1: step 5"}
+        for line in process.stderr:
+            waiting.discard(line.partition(",")[0])
+            if not waiting:
+                break
+        process.send_signal(number)
+        process.stderr.read()
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr
+    for name in ("none-seed1", "luong-seed1"):
+        metrics = (Path("out") / name / METRICS).read_text("utf-8").splitlines()
+        steps = [json.loads(line)["step"] for line in metrics if "train_loss" in line]
+        assert sorted(set(steps)) == list(range(1, 41))
+        assert f"{name}: resumed at step" in ended.stderr or "is already trained" in ended.stderr
 
 
 Change = Callable[[], object]
@@ -430,19 +509,21 @@ def test_figures_are_drawn_or_reported_as_missing(
 ) -> None:
     pytest.importorskip("matplotlib")
     finished.copy_runs(seed=1)
-    monkeypatch.setattr(results, "write_figures", FIGURES)
+    monkeypatch.setattr(charts, "write_figures", FIGURES)
     assert compare("--seeds", "1") == 0
-    for name in ("curves.svg", "lengths.svg"):
-        path = Path("out") / name
-        assert path.read_bytes().startswith(b"<?xml")
-        path.unlink()
+    starts = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG"}
+    for name in ("curves", "lengths"):
+        for suffix, start in starts.items():
+            path = Path("out") / f"{name}{suffix}"
+            assert path.read_bytes().startswith(start)
+            path.unlink()
     monkeypatch.setattr("seq2seq.runtime.figures.importlib.util.find_spec", lambda _: None)
     capsys.readouterr()
     assert compare("--seeds", "1") == 0
     out, err = capsys.readouterr()
     assert "luong" in out
     assert "pip install 'seq2seq-attention[plot]'" in err.splitlines()[-1]
-    assert not list(Path("out").glob("*.svg"))
+    assert not [path for path in Path("out").iterdir() if path.suffix in starts]
 
 
 @pytest.mark.thorough
@@ -472,7 +553,8 @@ def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
             found = []
             for run in variant["runs"]:
                 lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
-                found.append(bleu_of(bleu_counts(lines, references, False)[rows]))
+                counts = counts_by("bleu", lines, references)
+                found.append(score_of("bleu", counts[rows]))
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
 
 
@@ -496,40 +578,3 @@ def test_lengths_of_sources_without_spaces_are_in_characters(
     (length,) = tree["lengths"]
     assert length["characters"] == [min(valid), max(valid)]
     assert "\nsource characters " in out
-
-
-# ------------------------------------------------------------------------------------------- tables
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.04, "0.0"),
-        (-0.04, "0.0"),
-        (-0.0, "0.0"),
-        (0.06, "+0.1"),
-        (-0.06, "-0.1"),
-        (-10.0, "-10.0"),
-    ],
-)
-def test_a_difference_that_rounds_to_zero_has_no_sign(value: float, text: str) -> None:
-    assert cell(value, "+.1f") == text
-
-
-def test_a_curve_is_the_mean_of_its_seeds() -> None:
-    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
-        runs = [SimpleNamespace(curve=curve) for curve in curves]
-        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
-
-    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0), (6, 9.0)])
-    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
-    single = variant("single", [(2, 1.0)], [])
-    variants = [same, apart, single]
-    plan = SimpleNamespace(
-        variants=[each.variant for each in variants], trained_as=lambda each: each
-    )
-    curves = results._curves(SimpleNamespace(plan=plan, variants=variants))
-    assert [curve[:2] for curve in curves] == [
-        ("same", [(2, 1.5), (4, 4.0)]),
-        ("single", [(2, 1.0)]),
-    ]

@@ -14,9 +14,11 @@ from conftest import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import SentenceScore
-from seq2seq.tools.analysis.report.facts import ScoredSentence, shown
-from seq2seq.tools.analysis.report.page import _marked
-from seq2seq.tools.analysis.scored_text import WORDS
+from seq2seq.tools.analysis.report.facts import ScoredSentence, SplitScores, shown
+from seq2seq.tools.analysis.report.page import _marked, _scores
+from seq2seq.tools.analysis.scored_text import WORDS, score_text
+from seq2seq.tools.distillation.plan import Outline
+from seq2seq.tools.distillation.record import Record
 
 SHORT = ("training.max_steps=12", "training.validate_every=4", "training.log_every=2")
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -165,10 +167,61 @@ def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
         assert len(gains) == min(5, count)
     assert f"beam size {beam} and {beam + 1}." in text
     assert '<th scope="row">BLEU</th>' in text
-    assert "by the paired bootstrap" in text
+    few = "No intervals and p-values for fewer than 20 lines (here: 11)."
+    assert f"by the paired bootstrap. {few}</p>" in text
     (row,) = re.findall("<tr class=differs>.*?</tr>", text.partition("<h2>Config</h2>")[2])
     assert '<th scope="row">decoding.beam_size</th>' in row
     assert row.endswith(f"<td>{beam + 1}</td></tr>")
+
+
+def test_a_distilled_run_shows_its_steps_and_scores(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    run = tmp_path / "run"
+    record = Record.begin(run, {}, Outline(), {})
+    for name, seconds, finished in (("plain", 83.0, True), ("back", 5.0, False)):
+        entry = {
+            "command": ["seq2seq", "train", "x.yaml"],
+            "seconds": seconds,
+            "finished": finished,
+        }
+        record.tree["steps"][name] = entry
+    scores = {"plain": {"bleu": 24.0, "chrf": 45.04}, "<i>": {"bleu": 25.5, "chrf": 46.0}}
+    record.finish("<i>", scores, stopped_early=False)
+    assert report(tmp_path) == 0
+    text, _ = checked(run / "report.html")
+    section = text.partition("<h2>Distillation</h2>")[2].partition("<h2>Config")[0]
+    rows = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in section.split("<tr>")[1:]]
+    assert rows == [
+        ["step", "command", "time"],
+        ["plain", "seq2seq train", "1 min"],
+        ["back", "seq2seq train", "not finished"],
+        ["validation text", "BLEU", "chrF2"],
+        ["plain", "24.0", "45.0"],
+        ["&lt;i&gt; (this run)", "25.5", "46.0"],
+    ]
+    (run / "distillation.json").write_text("{}", encoding="utf-8")
+    capsys.readouterr()
+    assert report(tmp_path) == 2
+    assert "Pass --overwrite to distill-train to begin again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("differing", [3, 25])
+def test_the_page_of_two_runs_says_why_it_has_no_p(differing: int) -> None:
+    references = [f"The {number} cats sleep in the old house today." for number in range(30)]
+    better = [line.replace("sleep", "run") for line in references]
+    worse = [line.replace("cats", "dogs") for line in better[:differing]] + better[differing:]
+
+    def scored(lines: list[str]) -> SplitScores:
+        text = score_text(lines, references, "en", bootstrap=0)
+        values = text.scores, text.segmentation, WORDS, [], [], []
+        return SplitScores("test", 5, *values, references, lines, [])
+
+    html = _scores([scored(better), scored(worse)], ["better", "worse"])
+    reason = "No p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines."
+    assert (reason in html) == (differing < 20)
+    assert ("<td>-</td></tr>" in html) == (differing < 20)
 
 
 def test_runs_with_different_texts_are_not_compared(

@@ -12,10 +12,10 @@ from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, LAST
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.distillation.plan import DistillationRequest, StepPlan, plan_of
-from seq2seq.tools.distillation.processes import Start, Work
 from seq2seq.tools.distillation.record import FILE, Record
 from seq2seq.tools.distillation.runner import Runner
 from seq2seq.tools.distillation.steps import FOLDER, Workplace
+from seq2seq.tools.jobs.processes import Start, Work
 from seq2seq.training.loop import Interrupted
 
 

@@ -4,17 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import combinations
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
-from seq2seq.evaluation.bootstrap import Difference, Resamples, differing_sentences
+from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples, SystemScores
+from seq2seq.inference.scoring import attend
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
@@ -22,6 +22,8 @@ from seq2seq.runs.run_folder import SavedProgress, read_progress, read_saved_met
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime import errors, files
 from seq2seq.runtime.console import counted, logger
+from seq2seq.tools.analysis.attention.alignment import GoldLine, align, alignment_error_rate
+from seq2seq.tools.analysis.attention.plot import map_of
 from seq2seq.tools.analysis.compare.variants import Plan, Variant
 from seq2seq.tools.analysis.scored_text import (
     Bucket,
@@ -31,17 +33,28 @@ from seq2seq.tools.analysis.scored_text import (
     score_text,
 )
 
+COMPARED = ("bleu", "chrf")  # metrics of tables and tests
+
+
+class ComparisonRequest(NamedTuple):
+    """Options by which a comparison trains, translates and scores."""
+
+    split: str = "valid"  # or test
+    device: str = "auto"
+    beam: int | None = None  # None: that of the variant's config
+    lowercase: bool = False
+    gold: Path | None = None  # alignments of the first lines of the text
+    jobs: int = 1
+
 
 class ScoringTask(NamedTuple):
     """The text to translate, and how to translate and score it."""
 
-    split: str  # valid or test
+    request: ComparisonRequest
     text: ParallelText
+    gold: list[GoldLine]
     unit: LengthUnit  # words or characters
     longest: int  # length of the longest source that any variant is trained on
-    device: str
-    beam: int | None  # None: that of the variant's config
-    lowercase: bool
 
 
 class ScoredOutput(NamedTuple):
@@ -49,6 +62,11 @@ class ScoredOutput(NamedTuple):
 
     file: Path
     text: ScoredText
+    chrf_counts: Counts
+
+    def counts(self, key: str) -> Counts:
+        """Return the statistics of each sentence by a metric of COMPARED."""
+        return self.text.counts if key == "bleu" else self.chrf_counts
 
 
 class SeedResult(NamedTuple):
@@ -57,6 +75,7 @@ class SeedResult(NamedTuple):
     seed: int
     folder: Path
     output: ScoredOutput
+    alignment_error: float | None  # in percent; None without gold alignments or attention
     steps: int
     minutes: float
     tokens_per_second: float | None  # None if the run ended before its first report
@@ -70,8 +89,21 @@ class VariantResult(NamedTuple):
     runs: list[SeedResult]
     ensemble: ScoredOutput | None  # over all seeds; None for a single seed
     parameters: int
-    difference: Difference | None  # to the first variant; None for the first
-    by_length: list[float]  # BLEU of each bucket, mean over seeds
+    scores: dict[str, SystemScores]  # by the metrics of COMPARED
+    by_length: list[list[float]]  # BLEU of each bucket, by seed
+
+    @property
+    def alignment_errors(self) -> list[float]:
+        """Return the alignment error rate of each seed; none without gold or attention."""
+        return [run.alignment_error for run in self.runs if run.alignment_error is not None]
+
+
+class VariantPair(NamedTuple):
+    """Differences of a variant from another one, by the metrics of COMPARED."""
+
+    baseline: str
+    variant: str
+    differences: dict[str, Difference]
 
 
 class ComparisonResult(NamedTuple):
@@ -81,7 +113,13 @@ class ComparisonResult(NamedTuple):
     task: ScoringTask
     buckets: list[Bucket]
     variants: list[VariantResult]  # without failed runs
+    pairs: list[VariantPair]  # all of these, the differences from the first variant first
     failed: dict[str, str]  # why runs of the other variants failed, by variant
+
+    @property
+    def request(self) -> ComparisonRequest:
+        """Return how the comparison was made."""
+        return self.task.request
 
 
 def score_all(
@@ -94,18 +132,10 @@ def score_all(
 
     Variants with `failures`, by run folder, are not scored. Raises RunError if none is left.
     """
-    failed = {}  # why, with the seeds
-    for variant in plan.variants:
-        seeds = {plan.run_config(variant, seed).run_dir: seed for seed in plan.seeds}
-        if seeds.keys() & failures.keys():
-            reasons = (f"seed {seeds[run]}: {failures[run]}" for run in seeds if run in failures)
-            failed[variant.name] = "; ".join(reasons)
-    if len(failed) == len(plan.variants):
-        raise errors.RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
+    failed = _failed_variants(plan, failures)
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    baseline: NDArray[np.float64] | None = None
     for variant in plan.variants:
         if variant.name in failed:
             continue
@@ -115,44 +145,41 @@ def score_all(
             _score_run(plan, task, variant, config, states.get(config.run_dir))
             for config in configs
         ]
-        means = _resampled_means(runs, resamples)
-        baseline = baseline if results else means
-        difference = _difference(results[0].runs, runs, baseline, means) if results else None
         ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
-        by_length = [mean(run.output.text.bleu(bucket) for run in runs) for bucket in buckets]
-        results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
-    return ComparisonResult(plan, task, buckets, results, failed)
+        scores = {key: _system_scores(key, runs, resamples) for key in COMPARED}
+        by_length = [[run.output.text.bleu(bucket) for run in runs] for bucket in buckets]
+        results.append(VariantResult(variant, runs, ensemble, parameters, scores, by_length))
+    pairs = [_pair(*both, resamples) for both in combinations(results, 2)]
+    return ComparisonResult(plan, task, buckets, results, pairs, failed)
 
 
-def _resampled_means(
-    runs: Sequence[SeedResult], resamples: Resamples
-) -> NDArray[np.float64] | None:
-    """Return the mean BLEU over seeds of each resample; None for too few sentences."""
-    if not resamples.suffice:
-        return None
-    counts = (run.output.text.counts for run in runs)
-    drawn = [resamples.scores(sentences, metrics.bleu_of) for sentences in counts]
-    return np.asarray(np.stack(drawn).mean(axis=0))
+def _failed_variants(plan: Plan, failures: Mapping[Path, str]) -> dict[str, str]:
+    """Return why runs of variants failed, with their seeds; raises RunError if all did."""
+    failed = {}
+    for variant in plan.variants:
+        seeds = {plan.run_config(variant, seed).run_dir: seed for seed in plan.seeds}
+        if seeds.keys() & failures.keys():
+            reasons = (f"seed {seeds[run]}: {failures[run]}" for run in seeds if run in failures)
+            failed[variant.name] = "; ".join(reasons)
+    if len(failed) == len(plan.variants):
+        raise errors.RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
+    return failed
 
 
-def _difference(
-    baseline: Sequence[SeedResult],
-    runs: Sequence[SeedResult],
-    baseline_resampled: NDArray[np.float64] | None,
-    resampled: NDArray[np.float64] | None,
-) -> Difference:
-    counts = ([run.output.text.counts for run in system] for system in (baseline, runs))
-    scores = bleu_scores(baseline), bleu_scores(runs)
-    differing = differing_sentences(*counts)
-    return bootstrap.difference(*scores, baseline_resampled, resampled, differing)
+def _system_scores(key: str, runs: Sequence[SeedResult], resamples: Resamples) -> SystemScores:
+    counts = [run.output.counts(key) for run in runs]
+    return resamples.of_system(counts, partial(metrics.score_of, key))
 
 
-def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
-    """Return the BLEU of each run."""
-    return [run.output.text.scores["bleu"].score for run in runs]
+def _pair(baseline: VariantResult, system: VariantResult, resamples: Resamples) -> VariantPair:
+    differences = {
+        key: bootstrap.difference(baseline.scores[key], system.scores[key], resamples)
+        for key in COMPARED
+    }
+    return VariantPair(baseline.variant.name, system.variant.name, differences)
 
 
 def _score_run(
@@ -173,25 +200,42 @@ def _score_run(
     speeds = [line.get(key, math.nan) for line in read_metrics(folder, TIMING)]
     finite = [*filter(math.isfinite, speeds)]
     costs = counters.step, counters.seconds / 60, median(finite) if finite else None
-    return SeedResult(config.seed, folder, output, *costs, sorted(curve.items()))
+    alignment_error = _alignment_error(task, folder)
+    return SeedResult(config.seed, folder, output, alignment_error, *costs, sorted(curve.items()))
+
+
+def _alignment_error(task: ScoringTask, folder: Path) -> float | None:
+    """Return the error rate, in percent, of attention over the references of the gold lines."""
+    if not task.gold:
+        return None
+    trained = Translator.load(folder, device=task.request.device).loaded
+    if not trained.engine.attends:
+        return None
+    sources, references = (side[: len(task.gold)] for side in (task.text.src, task.text.tgt))
+    translations = attend(trained, sources, references)
+    links = [align(map_of(*pair)) for pair in zip(translations, sources, strict=True)]
+    return 100 * alignment_error_rate(links, task.gold)
 
 
 def _score(
     plan: Plan, task: ScoringTask, variant: Variant, folders: Sequence[Path], name: str
 ) -> ScoredOutput:
     """Translate with the `decoding` section of the variant; write and score the translations."""
-    trained = Translator.load(*folders, device=task.device).loaded
+    request = task.request
+    trained = Translator.load(*folders, device=request.device).loaded
     translator = Translator(replace(trained, decoding=variant.config.decoding))
-    translations = translator.translate(task.text.src, task.beam, text_only=True)
+    translations = translator.translate(task.text.src, request.beam, text_only=True)
     hypotheses = [translation.text for translation in translations]
-    file = plan.output_path(name, task.split)
+    file = plan.output_path(name, request.split)
     files.atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     language = variant.config.data.tgt_lang
-    scored = score_text(hypotheses, task.text.tgt, language, task.lowercase, bootstrap=0)
+    scored = score_text(hypotheses, task.text.tgt, language, request.lowercase, bootstrap=0)
+    how = request.lowercase, scored.segmentation
+    chrf_counts = metrics.counts_by("chrf", hypotheses, task.text.tgt, *how)
     logger.info(f"{file}: BLEU {scored.scores['bleu'].score:.1f}")
     notes = Counter(
         note.partition(": ")[0] for translation in translations for note in translation.notes
     )
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
-    return ScoredOutput(file, scored)
+    return ScoredOutput(file, scored, chrf_counts)

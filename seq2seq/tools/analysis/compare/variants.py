@@ -17,7 +17,10 @@ from seq2seq.runtime.errors import UserError, argument
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
-CURVES, LENGTHS = "curves.svg", "lengths.svg"  # figures
+CURVES, LENGTHS = "curves", "lengths"  # figures
+FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
+TABLES = {"latex": ".tex", "markdown": ".md", "csv": ".csv"}  # forms, with the suffixes of files
+TABLE_NAMES = ("variants", "differences", "lengths")
 _NAME = re.compile(r"[\w+][\w.+-]*")
 _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not starting with . or -"
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
@@ -66,12 +69,28 @@ class Plan(NamedTuple):
         """Return the file of the translations by `name`, a run or an ensemble."""
         return self.folder / f"{name}.{split}.hyp"
 
-    def output_paths(self, split: str) -> list[Path]:
-        """Return all files that the comparison writes beside its runs."""
+    def table_path(self, name: str, split: str, suffix: str) -> Path:
+        """Return the file of a table of TABLE_NAMES."""
+        return self.folder / f"{name}.{split}{suffix}"
+
+    def figure_path(self, name: str, suffix: str) -> Path:
+        """Return the file of a figure."""
+        return self.folder / f"{name}{suffix}"
+
+    def output_paths(self, split: str, table: str | None = None) -> list[Path]:
+        """Return all files that the comparison writes beside its runs, with tables of a form."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
         names = (f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes)
         texts = [self.output_path(name, split) for name in names]
-        return [*texts, self.folder / CURVES, self.folder / LENGTHS]
+        figures = [
+            self.figure_path(name, suffix)
+            for name in (CURVES, LENGTHS)
+            for suffix in FIGURE_SUFFIXES
+        ]
+        if table is None:
+            return [*texts, *figures]
+        tables = [self.table_path(name, split, TABLES[table]) for name in TABLE_NAMES]
+        return [*texts, *figures, *tables]
 
 
 def parse_seeds(value: object) -> tuple[int, ...]:

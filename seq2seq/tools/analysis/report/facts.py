@@ -98,6 +98,7 @@ class RunFacts(NamedTuple):
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
     outside: list[Path]  # files of the text that lie outside of the run and the current folder
+    distillation: Sequence[Sequence[Sequence[str]]] = ()  # tables, if the run was distilled
 
 
 def gather(run: Path, how: Scoring) -> RunFacts:

@@ -56,6 +56,11 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
         yield from _worst(scored[0], runs[0])
     for name, run in zip(names, runs, strict=True):
         yield from _samples(run, f" of {name}" * (len(runs) > 1))
+    for name, run in zip(names, runs, strict=True):
+        if run.distillation:
+            of_run = f" of {_text(name)}" * (len(runs) > 1)
+            yield f"<h2>Distillation{of_run}</h2><p>Steps, and the scores that chose the model.</p>"
+            yield from map(_grid, run.distillation)
     yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
     yield _columns(runs, [changed_keys(run.config) for run in runs])
     for name, run in zip(names, runs, strict=True):
@@ -116,8 +121,19 @@ def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
     signatures = "".join(
         f"<div>{METRICS[key].name}|{value.signature}</div>" for key, value in first.scores.items()
     )
-    paired = "<p>p: two-sided, by the paired bootstrap.</p>" if len(scored) == 2 else ""
+    paired = ""
+    if len(scored) == 2:
+        missing = metrics.few_lines_note(len(first.references)) or metrics.few_differences_note(
+            pairs
+        )
+        because = f" {_text(_sentence_of(missing))}" if missing else ""
+        paired = f"<p>p: two-sided, by the paired bootstrap.{because}</p>"
     return f'<p>{note}</p>{_grid(rows)}{paired}<div class="signatures">{signatures}</div>'
+
+
+def _sentence_of(note: str) -> str:
+    """Return a note as a sentence."""
+    return f"{note[0].upper()}{note[1:]}."
 
 
 def _interval(value: metrics.Score) -> str:
