@@ -164,7 +164,7 @@ def test_an_export_opens_nothing_outside_of_its_folder(
 def test_headers_of_weights_open_nothing(
     outside: Path, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of which the checksums are right, as a stranger's would be."""
+    """Give them right checksums, as a stranger would."""
     run = shutil.copytree(tiny_runs["luong"], tmp_path / "run")
     header, tensors = read_file(run / BEST)
     line = Path("line.txt")
