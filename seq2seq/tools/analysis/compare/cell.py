@@ -17,6 +17,12 @@ def main(words: Sequence[str]) -> int:
     return run_command(GROUPS, words)
 
 
+def words_of_cell(config: Path, reason: Path, device: str, scores: Sequence[str]) -> list[str]:
+    """Return the words of the command; names of `scores` outside of the package are trusted."""
+    trusted = [word for name in scores for word in ("--score", name)]
+    return ["cell", str(config), str(reason), "--device", device, *trusted]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "config of the run"
     parser.add_argument("config", type=Path, metavar="CONFIG", help=text)

@@ -13,6 +13,7 @@ from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import write_errors
 from seq2seq.runtime.locks import FolderLock
+from seq2seq.tools.analysis.compare.cell import words_of_cell
 from seq2seq.tools.jobs.processes import Ended, JobPool, Start, starter
 from seq2seq.training.stopping import is_finished, stop_signals
 
@@ -148,9 +149,8 @@ def _words(folder: Path, config: Config, device: str) -> list[str]:
     checkpoint.write_config(path, config)
     score = config.model.score
     is_external = score is not None and score.is_external
-    trusted = ["--score", score.name] if score is not None and is_external else []
-    reason = str(_reason_file(folder, config.name))
-    return ["cell", str(path), reason, "--device", device, *trusted]
+    trusted = [score.name] if score is not None and is_external else []
+    return words_of_cell(path, _reason_file(folder, config.name), device, trusted)
 
 
 def _reason_file(folder: Path, name: str) -> Path:
@@ -165,5 +165,5 @@ def _failure(folder: Path, ended: Ended) -> str | None:
         return _reason_file(folder, ended.name).read_text(encoding="utf-8")
     text = f"failed (exit code {ended.code}), for the reason above"
     if ended.code == _KILLED:
-        text = "was killed; if memory was short, pass fewer --jobs"
+        text = f"was killed; if memory was short, choose fewer {errors.argument('jobs')}"
     raise errors.RunError(f"{ended.name}: {text}. {_ENDS}")
