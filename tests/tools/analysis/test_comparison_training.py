@@ -9,7 +9,8 @@ import pytest
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runtime.errors import RunError
-from seq2seq.tools.analysis.compare.training import UNSUITABLE, train_all
+from seq2seq.tools.analysis.compare.single_run import UNSUITABLE
+from seq2seq.tools.analysis.compare.training import train_all
 from seq2seq.training.loop import Interrupted
 
 
@@ -86,7 +87,7 @@ def test_a_run_that_fails_by_its_config_does_not_end_the_others(
     ("code", "message"),
     [
         (1, r"^b-seed1: failed \(exit code 1\), for the reason above. Once the reason is removed"),
-        (-signal.SIGKILL, "^b-seed1: was killed; if memory was short, pass fewer --jobs"),
+        (-signal.SIGKILL, "^b-seed1: was killed; if memory was short, choose fewer jobs"),
     ],
 )
 def test_another_failure_stops_the_others_and_ends(

@@ -45,7 +45,7 @@ class Options:
 def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, [])
     with arguments.frozen_objects():
-        from seq2seq.tools.analysis.compare.training import UNSUITABLE, train_run
+        from seq2seq.tools.analysis.compare.single_run import UNSUITABLE, train_run
 
     reason = train_run(config, options.device)
     if reason is None:

@@ -8,17 +8,17 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from seq2seq.config.schema import Config
-from seq2seq.runs.run_folder import SavedProgress, holds_run
+from seq2seq.runs.run_folder import SavedProgress
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import write_errors
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.tools.analysis.compare.cell import words_of_cell
+from seq2seq.tools.analysis.compare.single_run import UNSUITABLE, train_run
 from seq2seq.tools.jobs.processes import Ended, JobPool, Start, starter
 from seq2seq.training.stopping import is_finished, stop_signals
 
 CELL = "seq2seq.tools.analysis.compare.cell"
-UNSUITABLE = 3  # exit code of a cell whose failure lies in its config
 _KILLED = -signal.SIGKILL
 _ENDS = "Once the reason is removed, the same command resumes"
 
@@ -80,32 +80,6 @@ def _locked(folder: Path) -> Iterator[FolderLock]:
         yield lock
     finally:
         lock.close()
-
-
-def train_run(config: Config, device: str) -> str | None:
-    """Train a run, or resume it; return why it failed if that lies in its config.
-
-    Raises RunError, or the error, for another failure.
-    """
-    from seq2seq.training import loop
-
-    try:
-        with errors.argument_spelled("resume", "the same command"):
-            loop.train(config, device, resume=holds_run(config.run_dir))
-    except (errors.UserError, errors.RunError, MemoryError, RuntimeError) as error:
-        return _reason(error, config)
-    return None
-
-
-def _reason(error: Exception, config: Config) -> str:
-    """Return why a run failed if that lies in its config; raise RunError, or the error, if not."""
-    if isinstance(error, errors.UnsuitableRun):
-        return " ".join(error.lines)
-    if isinstance(error, errors.ReportedError):
-        raise errors.RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
-    if errors.is_out_of_memory(error):
-        return "out of memory; reduce training.batch_tokens or the size of the model"
-    raise error
 
 
 def _note_failure(failures: dict[Path, str], config: Config, reason: str) -> None:
