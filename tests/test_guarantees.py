@@ -46,8 +46,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "what a stranger's graph computes is bounded as a whole": (
         "engines/test_graph_fuzzer.py::test_the_first_graphs_of_the_fuzzer",
         "engines/test_graph_fuzzer.py::test_spoiled_graphs_are_refused_or_computed",
-        "engines/test_checks.py::test_graphs_of_every_model_pass",
-        "engines/test_checks.py::test_outputs_have_the_sizes_that_are_declared",
+        "engines/test_untrusted_graphs.py::test_graphs_of_every_model_pass",
+        "engines/test_untrusted_graphs.py::test_outputs_have_the_sizes_that_are_declared",
     ),
     "a second Ctrl-C ends the process at once": (
         "cli/test_interruption.py::test_a_second_interrupt_ends_what_python_waits_for",
@@ -262,8 +262,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "export/test_exported_models.py::test_translations_do_not_depend_on_the_other_lines",
         "export/test_exported_models.py::test_a_damaged_export_is_reported_in_one_line",
         "export/test_exported_models.py::test_a_score_that_cannot_be_traced_is_computed_by_torch",
-        "engines/test_checks.py::test_a_graph_that_could_do_harm_is_refused",
-        "engines/test_checks.py::test_a_spoiled_export_is_reported_in_one_line",
+        "engines/test_untrusted_graphs.py::test_a_graph_that_could_do_harm_is_refused",
+        "engines/test_untrusted_graphs.py::test_a_spoiled_export_is_reported_in_one_line",
         "runs/test_engine_folder.py::test_no_command_imports_torch_on_a_cpu",
         "runs/test_engine_folder.py::test_replaced_weights_are_never_translated_by_the_engine_of_others",
         "engines/test_trace.py::test_steps_of_a_graph_equal_those_of_the_model",

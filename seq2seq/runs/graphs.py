@@ -13,7 +13,7 @@ from seq2seq import __version__
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import GraphFiles
-from seq2seq.engines.onnx.checks import GraphError, check_graphs
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import quantized
 from seq2seq.runs import engine_folder, layout, tensor_file

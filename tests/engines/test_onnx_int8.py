@@ -28,7 +28,7 @@ from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx import network
-from seq2seq.engines.onnx.checks import check_graphs
+from seq2seq.engines.onnx.untrusted_graphs import check_graphs
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, make
 from seq2seq.engines.onnx.int8 import (
     UNDEFINED,

@@ -171,7 +171,7 @@ def _closing(work: "Distillation", result: "Result") -> list[str]:
     compared = [f"{gain:+.1f} against {name}" for name, gain in gains.items()]
     lines = [f"{folder}: has {result.name}: {', '.join([score, *compared])}"]
     if result.stopped_early:
-        from seq2seq.tools.distillation.choice import LEAST_BLEU
+        from seq2seq.tools.distillation.best_model import LEAST_BLEU
 
         reason = f"with less than {LEAST_BLEU:g} BLEU teachers teach badly"
         lines.append(f"note: no student was trained: {reason}; more text helps more")

@@ -14,7 +14,7 @@ from seq2seq.runtime.files import write_errors
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.text.text_files import checksum_of_file, iter_lines
 from seq2seq.tools.analysis.recipe import TextFacts, measure_text
-from seq2seq.tools.distillation import choice, configs, costs
+from seq2seq.tools.distillation import best_model, configs, costs
 from seq2seq.tools.distillation.plan import (
     SCORE,
     STUDENTS,
@@ -197,19 +197,19 @@ def _run(work: Distillation, start: Start) -> None:
     runner.run(plan.teachers, later=plan.students)
     scores = _scores(work, plan.teachers)
     has_own_teachers = not work.request.teachers
-    stops_early = bool(plan.students) and has_own_teachers and not choice.pays(scores)
+    stops_early = bool(plan.students) and has_own_teachers and not best_model.pays(scores)
     if plan.students and not stops_early:
         runner.run(plan.students)
         scores |= _scores(work, plan.students)
-    best = choice.best_of(scores, work.metric, own=has_own_teachers)
-    choice.publish(place.run(best), plan.trainings()[best].config, work.config.run_dir)
+    best = best_model.best_of(scores, work.metric, own=has_own_teachers)
+    best_model.publish(place.run(best), plan.trainings()[best].config, work.config.run_dir)
     record.finish(best, scores, stops_early)
 
 
 def _scores(work: Distillation, steps: tuple[Step, ...]) -> dict[str, dict[str, float]]:
     """Return the scores of models and ensembles, by name."""
     names = (step.name for step in steps if isinstance(step, ModelScoring))
-    return {name.removeprefix(SCORE): choice.read_scores(work.place.report(name)) for name in names}
+    return {name.removeprefix(SCORE): best_model.read_scores(work.place.report(name)) for name in names}
 
 
 def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:

@@ -252,9 +252,9 @@ def test_torchrun_is_refused(
 
 STRONG = """\
 import sys
-from seq2seq.tools.distillation import choice
+from seq2seq.tools.distillation import best_model
 from seq2seq.__main__ import main
-choice.LEAST_BLEU = 0
+best_model.LEAST_BLEU = 0
 sys.exit(main(sys.argv[1:]))
 """
 
