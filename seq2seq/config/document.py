@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue
-from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
+from seq2seq.config.fields import KeyPath
 from seq2seq.runtime import errors, file_types
 from seq2seq.runtime.files import check_paths, read_bounded
 
@@ -16,7 +16,7 @@ Tree = dict[str, object]
 
 _MAX_BYTES = 1 << 20
 _PLAIN_TAGS = ("str", "map", "seq")
-_NULLS = ("", "~", "null", "Null", "NULL")
+NULLS = ("", "~", "null", "Null", "NULL")
 
 
 @dataclass
@@ -106,11 +106,11 @@ def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) ->
             document.issues.append(ConfigIssue(line, text))
             continue
         document.lines[path] = line
-        tree[key_node.value] = _read_value(value_node, path, document)
+        tree[key_node.value] = read_value(value_node, path, document)
     return tree
 
 
-def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
+def read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
     """Convert a YAML value to text, None, a dict or a list; the schema assigns its type."""
     tag = node.tag.replace("tag:yaml.org,2002:", "!!")
     if id(node) in document.seen or tag.removeprefix("!!") not in _PLAIN_TAGS:
@@ -123,52 +123,10 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
     if isinstance(node, yaml.MappingNode):
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
-        return None if node.style is None and node.value in _NULLS else str(node.value)
+        return None if node.style is None and node.value in NULLS else str(node.value)
     entries = []
     for number, entry in enumerate(node.value, start=1):
         place = (*path, str(number))
         document.lines[place] = entry.start_mark.line + 1
-        entries.append(_read_value(entry, place, document))
+        entries.append(read_value(entry, place, document))
     return entries
-
-
-def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
-    """Set the key of an override `a.b=value` or `={...}`; return its path, or raise ValueError."""
-    keys, equals, text = override.partition("=")
-    path, text = tuple(keys.strip().split(".")), text.strip()
-    if not equals or not all(path):
-        raise ValueError("expected section.key=value, such as model.dropout=0.2")
-    section = tree
-    for depth, key in enumerate(path[:-1], start=1):
-        if section.get(key) is None:
-            section[key] = {}
-        kind, below = section_at(schema, path[:depth]), section[key]
-        if kind is not None and issubclass(kind, Shorthand) and below != {}:
-            below = section[key] = kind.opened(below, path[depth])
-        if not isinstance(below, dict):
-            is_list = isinstance(below, list)
-            text = "a list; change the file" if is_list else "a single value; give it a new one"
-            raise ValueError(f"{'.'.join(path[:depth])} has {text}")
-        section = below
-    value: object = None if text in _NULLS else text
-    if text.startswith("{") and section_at(schema, path) is not None:
-        value = _read_braces(text, path)
-    section[path[-1]] = value
-    return path
-
-
-def _read_braces(text: str, path: KeyPath) -> object:
-    """Parse a map in braces as strictly as in a file, but for text that is not a map."""
-    document = Document()
-    document.lines[path] = 1
-    try:
-        node = yaml.compose(text, Loader=yaml.BaseLoader)
-        assert node is not None, "text that starts with a brace"
-        value = _read_value(node, path, document)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
-    except yaml.YAMLError:
-        return text
-    if document.issues:
-        raise ValueError(document.issues[0].text)
-    return value

@@ -20,11 +20,12 @@ from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.corpora import VocabularyConfig as VocabularyConfig
 from seq2seq.config.decoding import DecodingConfig as DecodingConfig
-from seq2seq.config.document import Tree, apply_override, read_document
+from seq2seq.config.document import Tree, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import FilePath, Int, NonEmptyStr, Section, key
 from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
+from seq2seq.config.overrides import apply_override
 from seq2seq.config.training import TrainingConfig as TrainingConfig
 from seq2seq.runtime import argument_types, console
 

@@ -13,9 +13,9 @@ from seq2seq import __version__
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import GraphFiles
-from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import quantized
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.runs import engine_folder, layout, tensor_file
 from seq2seq.runs.run_config import StoredRun, stored_run, with_joined_profile
 from seq2seq.runtime.console import logger

@@ -27,11 +27,12 @@ from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
+from seq2seq.training.selection import best_note
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import StopSync, met_limit, stop_signals
 from seq2seq.training.threads import restored_threads
-from seq2seq.training.validation import best_note, validate
+from seq2seq.training.validation import validate
 
 _SLOW = (
     "less than a third of the speed before; if other programs keep the processor busy, stop and "

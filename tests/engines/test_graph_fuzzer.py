@@ -14,10 +14,10 @@ from model_cases import Case, S, V, make_model
 from onnx import NodeProto, helper, numpy_helper
 
 from seq2seq.engines.engine import GraphFiles
-from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.engines.onnx.network import load_network
 from seq2seq.engines.onnx.size_rules import RULES
 from seq2seq.engines.onnx.trace import traced_graphs
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.runtime.errors import RunError
 
 GRAPHS = 1_000

@@ -28,7 +28,6 @@ from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx import network
-from seq2seq.engines.onnx.untrusted_graphs import check_graphs
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, make
 from seq2seq.engines.onnx.int8 import (
     UNDEFINED,
@@ -37,6 +36,7 @@ from seq2seq.engines.onnx.int8 import (
     with_unsigned_weights,
 )
 from seq2seq.engines.onnx.trace import trace
+from seq2seq.engines.onnx.untrusted_graphs import check_graphs
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.recurrent import GRULayer, LSTMLayer, RecurrentLayer

@@ -17,9 +17,9 @@ from tiers import one_quick
 
 from seq2seq.config.schema import read_config_file
 from seq2seq.engines.engine import GraphFiles
-from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.engines.onnx.network import load_network, quantized
 from seq2seq.engines.onnx.trace import traced_graphs
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model
 from seq2seq.runs.graphs import export_runs

@@ -8,8 +8,7 @@ import pytest
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runs.training_state import Progress
-from seq2seq.training.stopping import met_limit
-from seq2seq.training.validation import (
+from seq2seq.training.selection import (
     FLOORS,
     MIN_DECAY,
     ValidationScores,
@@ -17,6 +16,7 @@ from seq2seq.training.validation import (
     decay_on_plateau,
     record,
 )
+from seq2seq.training.stopping import met_limit
 
 
 def settings(**keys: Any) -> TrainingConfig:

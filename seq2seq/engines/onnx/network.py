@@ -17,9 +17,9 @@ from onnxruntime import InferenceSession
 
 from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
-from seq2seq.engines.onnx.untrusted_graphs import GraphError
 from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
 from seq2seq.engines.onnx.size import ENCODED_ROWS as ENCODED_ROWS
+from seq2seq.engines.onnx.untrusted_graphs import GraphError
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.threads import requested_threads
 

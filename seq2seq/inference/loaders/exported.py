@@ -7,9 +7,9 @@ from pathlib import Path
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import load_vocabularies
 from seq2seq.engines.engine import GraphFiles
-from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Network, load_network
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Description, read_description

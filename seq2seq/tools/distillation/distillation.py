@@ -80,19 +80,18 @@ def prepare(
     folder = config.run_dir
     _check_apart(request, place)
     record = None if overwrite else Record.read(folder)
-    checkpoint.check_score_class(config)
     if record is None and not overwrite and run_folder.holds_run(folder):
         text = "already holds a run, which distill-train did not make"
         remedy = f"Replace it with {argument('overwrite', True)}, or set another run_dir"
         raise UserError(f"{folder}: {text}. {remedy}")
-    run_folder.check_folder(config, resume=False, overwrite=True)
-    _check(request)
+    run_folder.check_folder(config, resume=False, overwrite=True)  # its run is this command's own
+    _check_configs(request)
     facts, request = _measured(request)
-    further = request.monolingual and checksum_of_file(request.monolingual)[:12]
+    checksum = None if request.monolingual is None else checksum_of_file(request.monolingual)[:12]
     options = {
         "hours": hours,
         "generations": request.generations,
-        "monolingual (checksum)": further,
+        "monolingual (checksum)": checksum,
     }
     keys = request_keys(config, request.teachers, options)
     if record is not None:
@@ -116,8 +115,9 @@ def _check_apart(request: DistillationRequest, place: Workplace) -> None:
             raise UserError(f"{path}: {text}")
 
 
-def _check(request: DistillationRequest) -> None:
+def _check_configs(request: DistillationRequest) -> None:
     """Raise UserError for configs that cannot be distilled, or not together."""
+    checkpoint.check_score_class(request.config)
     configs.check_supported(request.config)
     for number, teacher in enumerate(request.teachers, start=1):
         where = f"teacher {number}: "
@@ -209,7 +209,8 @@ def _run(work: Distillation, start: Start) -> None:
 def _scores(work: Distillation, steps: tuple[Step, ...]) -> dict[str, dict[str, float]]:
     """Return the scores of models and ensembles, by name."""
     names = (step.name for step in steps if isinstance(step, ModelScoring))
-    return {name.removeprefix(SCORE): best_model.read_scores(work.place.report(name)) for name in names}
+    reports = {name.removeprefix(SCORE): work.place.report(name) for name in names}
+    return {name: best_model.read_scores(report) for name, report in reports.items()}
 
 
 def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:
