@@ -55,6 +55,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "texts that a config names elsewhere are named, and quoted only on request": (
         "tools/analysis/test_report.py::test_text_from_elsewhere_is_quoted_only_on_request",
         "cli/test_strangers_folder.py::test_a_config_opens_nothing_that_is_not_named",
+        "export/test_description_fuzzer.py::test_the_first_descriptions_of_the_fuzzer",
     ),
     "the client that has used least is the next": (
         "tools/serving/test_queue.py::test_a_client_with_few_lines_is_next_however_many_others_have",
@@ -244,6 +245,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tools/serving/test_access.py::test_a_client_that_disconnects_is_dropped",
         "tools/serving/test_connection.py::test_those_that_wait_longest_make_room_for_others",
         "tools/serving/test_connection.py::test_a_client_that_closes_both_sides_is_noticed",
+        "tools/serving/test_request_fuzzer.py::test_the_first_requests_of_the_fuzzer",
         "tools/serving/test_forms.py::test_work_is_in_proportion_to_the_size_or_bounded",
         "tools/serving/test_forms.py::test_forms_without_a_token_keep_no_one_from_translating",
         "tools/serving/test_serve_command.py::test_accepted_requests_complete_after_a_signal",
