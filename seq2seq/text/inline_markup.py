@@ -4,15 +4,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from itertools import count, groupby
 from typing import NamedTuple, Protocol
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.text import sentences
+from seq2seq.text.aligned_characters import equal_runs, form_of
 from seq2seq.text.characters import EOS, SPACE, is_letter
 
 Escape = Callable[[str], str]
@@ -20,7 +19,6 @@ Weights = NDArray[np.float32]
 Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
 MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
-MAX_COMPARED = 500  # characters by which a text and its tokens may differ
 _BLANK = " \t\n\r\f"
 _WHITE = re.compile(f"[{_BLANK}]+")
 _TAKEN = np.float32(-1e9)
@@ -217,36 +215,19 @@ def _words(text: str) -> Iterator[range]:
 
 def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
     """Return for each character of a text the number of the token that has it, -1 for none."""
-    of_text = [(_form(c), place) for place, c in enumerate(text) if not c.isspace()]
+    of_text = [(form_of(c), place) for place, c in enumerate(text) if not c.isspace()]
     of_tokens = [
-        (_form(c), number)
+        (form_of(c), number)
         for number, token in enumerate(tokens)
         if token != EOS
         for c in token.replace(SPACE, "")
         if not c.isspace()
     ]
     numbers = [-1] * len(text)
-    for first, second, size in _equal_runs([c for c, _ in of_text], [c for c, _ in of_tokens]):
+    for first, second, size in equal_runs([c for c, _ in of_text], [c for c, _ in of_tokens]):
         for n in range(size):
             numbers[of_text[first + n][1]] = of_tokens[second + n][1]
     return numbers
-
-
-def _equal_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of equal characters: where they begin in both, and their length."""
-    most = min(len(a), len(b))
-    start = next((n for n in range(most) if a[n] != b[n]), most)
-    yield 0, 0, start
-    end = next((n for n in range(most - start) if a[-1 - n] != b[-1 - n]), most - start)
-    middle = a[start : len(a) - end], b[start : len(b) - end]
-    if max(map(len, middle)) <= MAX_COMPARED:
-        for run in SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks():
-            yield start + run.a, start + run.b, run.size
-    yield len(a) - end, len(b) - end, end
-
-
-def _form(character: str) -> str:
-    return normalize("NFKC", character).casefold()[:1]
 
 
 # Markup in a translation: start and end of what it replaces, its number, and the markup.

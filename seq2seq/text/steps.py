@@ -330,19 +330,22 @@ class CopyParts(TextStep):
         if line.is_constrained:
             return
         parts = list[Part]()
-        head = ""
+        head = before = ""
         for part in line.parts:
             text = part.masked.text.strip()
-            written = f"{part.head}{text}{part.tail}"
+            copied = f"{part.head}{text}{part.tail}"
             if not self._is_copied(text, parts):
                 part.head = f"{head}{part.head}"
-                head = ""
+                part.written = f"{before}{part.written}"
+                head = before = ""
                 parts.append(part)
             elif parts:
                 last = parts[-1]
-                last.tail += space_after(last.masked.text + last.tail) + written
+                last.tail += space_after(last.masked.text + last.tail) + copied
+                last.written += space_after(last.written) + part.written
             else:
-                head += written + space_after(written)
+                head += copied + space_after(copied)
+                before += part.written + space_after(part.written)
         line.parts = parts or line.parts
 
     def _is_copied(self, text: str, earlier: Sequence[Part]) -> bool:
