@@ -72,10 +72,16 @@ class Segment(NamedTuple):
     text: str
     nodes: Sequence[Node] = ()
     number: int = 1  # line of the document where it begins
+    raw: str | None = None  # as it is written, with its markup
 
     def translated(self, translation: TranslatedLine, rank: int, escape: Escape) -> str:
-        """Return an entry of an n-best list with the markup, and its text escaped."""
+        """Return an entry of an n-best list with the markup, and its text escaped.
+
+        A text that is its own translation stays as it is written.
+        """
         target = translation.n_best[rank].text
+        if self.raw is not None and target == self.text:
+            return self.raw
         if not self.nodes:
             return escape(target)
         root = Node("", 0, len(self.text), children=list(self.nodes))
@@ -155,7 +161,9 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):
-        yield Segment(*_read(fragments[start : start + MAX_FRAGMENTS], are_paired=True), number)
+        of_segment = fragments[start : start + MAX_FRAGMENTS]
+        raw = "".join(fragment.raw for fragment in of_segment)
+        yield Segment(*_read(of_segment, are_paired=True), number, raw)
 
 
 class _Links:
@@ -302,7 +310,10 @@ class _Area:
             return self._end
         before = self._links.source[: node.start]
         if not before[-1].isspace():
-            return self._words[int(self._gains(before.rfind(" ") + 1, node.start).argmax())].stop
+            gains = self._gains(before.rfind(" ") + 1, node.start)
+            return self._words[
+                len(gains) - 1 - int(gains[::-1].argmax())
+            ].stop  # the last of equals
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end
