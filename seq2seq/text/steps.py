@@ -17,6 +17,7 @@ from seq2seq.text.sentences import has_letters, space_after
 from seq2seq.text.source_profile import SourceProfile, in_capitals
 
 MAX_LABELS = 5  # before a sentence
+MAX_WORDS = 3  # in a note
 IsForbidden = Callable[[str], bool]
 
 
@@ -366,6 +367,17 @@ class NoteUnknownCharacters(TextStep):
             line.notes.append(self.notes[0] + "".join(sorted(unknown)))
 
 
+class NoteUnknownWords(TextStep):
+    """Words that the training text never has are noted, if they are half of those with content."""
+
+    notes = ("words that the training text never has: ",)
+
+    def apply(self, line: Line) -> None:
+        unknown = self._profile.unknown_words(normalized(part.masked.text) for part in line.parts)
+        if unknown:
+            line.notes.append(self.notes[0] + ", ".join(unknown[:MAX_WORDS]))
+
+
 class AddFinalMark(TextStep):
     """A sentence without a final mark gets the usual one, if those of the training text have it."""
 
@@ -419,6 +431,7 @@ STEPS: tuple[type[TextStep], ...] = (
     CutLong,
     CopyParts,
     NoteUnknownCharacters,
+    NoteUnknownWords,
     AddFinalMark,
     AssignPhrases,
 )

@@ -120,3 +120,30 @@ def test_a_turkish_sentence_begins_in_the_capital_of_its_language() -> None:
     assert profile.with_capital("ne g\u00fczel.") == "Ne g\u00fczel."
     english = ["It is late.", "No one came.", "In the end, it rained."] * 40
     assert describe_source(english, english).with_capital("it is.") == "It is."
+
+
+PAIRS = [(f"{a} {b}.", f"{b} {a}.") for a in ("One", "Two") for b in map(str, range(60))]
+
+
+def test_a_translation_of_fewer_or_more_sentences_is_noted() -> None:
+    """Lower case and a missing space hide no end, and abbreviations of both sides are none."""
+    src, tgt = zip(*PAIRS, strict=True)
+    profile = describe_source([*src, *["See ca. two."] * 4], [*tgt, *["Voir env. deux."] * 4])
+    assert profile.equal_sentences
+    note = "sentences of the source and of the translation are not equally many: "
+    assert profile.notes_on_sentences("One is. Two is.", "Un est.") == [f"{note}2, 1"]
+    assert profile.notes_on_sentences("One is. two is.", "Un est deux.") == [f"{note}2, 1"]
+    assert profile.notes_on_sentences("One is.", "Un est. Un est!") == [f"{note}1, 2"]
+    for line, translation in (
+        ("One is. Two is.", "Un est. Deux est."),
+        ("See ca. two.", "Voir env. deux."),
+        ("One", "Un"),
+    ):
+        assert profile.notes_on_sentences(line, translation) == []
+
+
+def test_nothing_is_noted_where_translations_have_other_sentences() -> None:
+    src, tgt = zip(*PAIRS, strict=True)
+    profile = describe_source(src, [line.replace(" ", ". ", 1) for line in tgt])
+    assert not profile.equal_sentences
+    assert profile.notes_on_sentences("One is. Two is.", "Un est.") == []
