@@ -136,7 +136,7 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
     if last_space.white:
         node = Node(last_space.white, len(text), len(text))
         last_space.siblings.insert(last_space.place, node)
-    return text, [_shortened(node, len(text)) for node in stack[0].children]
+    return text, [_shortened(node, text) for node in stack[0].children]
 
 
 def _leave_open(stack: list[Node]) -> None:
@@ -145,11 +145,11 @@ def _leave_open(stack: list[Node]) -> None:
     stack[-1].children += [Node(node.raw, node.start, node.start), *node.children]
 
 
-def _shortened(node: Node, length: int) -> Node:
-    """Return a node within a text of a length; elements without text are markup at a place."""
-    node.start, node.end = min(node.start, length), min(node.end, length)
-    node.children = [_shortened(child, length) for child in node.children]
-    if node.start == node.end and node.closing:
+def _shortened(node: Node, text: str) -> Node:
+    """Return a node within a text; elements without words are markup at a place."""
+    node.start, node.end = min(node.start, len(text)), min(node.end, len(text))
+    node.children = [_shortened(child, text) for child in node.children]
+    if node.closing and not text[node.start : node.end].strip(" "):
         content = "".join(child.raw for child in node.children)
         return Node(f"{node.raw}{content}{node.closing}", node.start, node.start)
     return node

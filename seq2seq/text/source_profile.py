@@ -145,11 +145,17 @@ class SourceProfile:
             body = body[:-1] + question
         return body, tail[len(further) :]
 
-    def in_target(self, affix: str) -> str:
-        """Return what is set aside, such as a label, with the characters of translations."""
+    def label_in_target(self, label: str) -> str:
+        """Return a label with the characters of translations."""
         if not self.tgt_characters:
-            return affix
-        return "".join(map(self._tgt_writing.affix_character, affix))
+            return label
+        return "".join(map(self._tgt_writing.label_character, label))
+
+    def tail_in_target(self, tail: str) -> str:
+        """Return what is set aside after a sentence with the characters of translations."""
+        if not self.tgt_characters:
+            return tail
+        return "".join(map(self._tgt_writing.affix_character, tail))
 
     def ordinary(self, line: str) -> str:
         """Replace characters that the text hardly has by those of the same kind that it has.

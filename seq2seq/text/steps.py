@@ -154,8 +154,8 @@ class SetAffixesAside(TextStep):
             body = head + body
             head = ""
         part.masked = part.masked._replace(text=body)
-        part.head += self._profile.in_target(head)
-        part.tail = self._profile.in_target(tail) + part.tail
+        part.head += self._profile.label_in_target(head)
+        part.tail = self._profile.tail_in_target(tail) + part.tail
         return bool(head or tail)
 
     def undo(self, part: Part, text: str) -> str:

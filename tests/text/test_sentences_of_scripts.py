@@ -144,6 +144,6 @@ def test_a_translation_of_fewer_or_more_sentences_is_noted() -> None:
 
 def test_nothing_is_noted_where_translations_have_other_sentences() -> None:
     src, tgt = zip(*PAIRS, strict=True)
-    profile = describe_source(src, [f"Nous voyons. {line}" for line in tgt])
+    profile = describe_source(src, [f"Nous voyons! Ah. {line}" for line in tgt])
     assert not profile.equal_sentences
     assert profile.notes_on_sentences("One is. Two is.", "Un est.") == []
