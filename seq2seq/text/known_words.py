@@ -20,6 +20,7 @@ BITS = 8  # for each word, as far as MAX_BITS allows
 HASHES = 3
 FREQUENT = 0.5  # share of the running words that the most frequent ones make up
 MAX_FREQUENT = 300
+MAX_ANSWERS = 10_000  # kept, as most words occur again
 
 
 class _LettersAlone(dict[int, int]):
@@ -108,12 +109,18 @@ class KnownWords:
 
     def __init__(self, record: str) -> None:
         self._bits = b64decode(record)
+        self._answers = dict[str, bool]()
 
     def __contains__(self, word: str) -> bool:
-        return all(
-            self._bits[place >> 3] >> (place & 7) & 1
-            for place in _places(word, 8 * len(self._bits))
-        )
+        if word not in self._answers:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[word] = self._has(word)
+        return self._answers[word]
+
+    def _has(self, word: str) -> bool:
+        places = _places(word, 8 * len(self._bits))
+        return all(self._bits[place >> 3] >> (place & 7) & 1 for place in places)
 
 
 def _places(word: str, size: int) -> list[int]:

@@ -87,8 +87,8 @@ def space_after(text: str) -> str:
 
 
 @cache
-def _mark(further_marks: str) -> re.Pattern[str]:
-    return re.compile(f"[{MARKS}{re.escape(further_marks)}]")
+def _marks(further_marks: str) -> frozenset[str]:
+    return frozenset(MARKS + further_marks)
 
 
 @cache
@@ -174,8 +174,7 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
-    mark = _mark(habits.further_marks).search(line)
-    if mark is None or mark.end() == len(line):  # as in most lines
+    if _marks(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
         return
     start = 0
     for boundary in _boundary(habits.further_marks).finditer(line):
@@ -348,6 +347,8 @@ def _end_of_number(text: str) -> int:
 
     Nor has one to follow a usual label, such as `1.`, before letters of scripts without spaces.
     """
+    if text[: _MAX_NUMBER_LABEL + 1].isascii():  # usual labels have a space after them
+        return 0
     for end in range(min(_MAX_NUMBER_LABEL, len(text) - 1), 0, -1):
         number = text[:end].lstrip()
         is_single = len(number) == 1 and unicodedata.category(number) == "No"

@@ -166,6 +166,8 @@ class SourceProfile:
         """
         if not self.characters:
             return line
+        if line.isascii():
+            return self._writing.written(line)
         texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = self._writing.written(texts[place])
@@ -245,9 +247,9 @@ class SourceProfile:
         """
         if not self.known_words:
             return []
-        words = dict.fromkeys(word for text in texts for word in words_of(text))
-        content = [word for word in words if word.casefold() not in self._frequent]
-        unknown = [word for word in content if word.casefold() not in self._known]
+        words = {word.casefold(): word for text in texts for word in words_of(text)}
+        content = words.keys() - self._frequent
+        unknown = [written for word, written in words.items() if word not in self._known]
         return unknown if 2 * len(unknown) >= len(content) else []
 
     @cached_property
