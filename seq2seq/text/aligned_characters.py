@@ -30,15 +30,11 @@ def cut_like(text: str, pieces: Sequence[str]) -> list[str]:
     """Cut a text where another form of it is cut into pieces; white space at a cut is left out."""
     of_text = [(form_of(c), place) for place, c in enumerate(text) if not c.isspace()]
     of_pieces = [[form_of(c) for c in piece if not c.isspace()] for piece in pieces]
-    places = dict[int, int]()  # in the text, by those in all pieces
-    runs = equal_runs([c for c, _ in of_text], [c for piece in of_pieces for c in piece])
-    for first, second, size in runs:
-        places.update((second + n, of_text[first + n][1]) for n in range(size))
+    characters = [c for piece in of_pieces for c in piece]
+    places = [len(text)] * (len(characters) + 1)  # in the text, of each character of the pieces
+    for first, second, size in equal_runs([c for c, _ in of_text], characters):
+        places[second : second + size] = [place for _, place in of_text[first : first + size]]
+    from_here = list(accumulate(reversed(places), min))[::-1]  # the first place from each on
     starts = accumulate(map(len, of_pieces[:-1]))
-    cuts = [0, *(_first_from(start, places, len(text)) for start in starts), len(text)]
+    cuts = [0, *(from_here[start] for start in starts), len(text)]
     return [text[start:end].strip() for start, end in pairwise(cuts)]
-
-
-def _first_from(start: int, places: dict[int, int], end: int) -> int:
-    """Return the place of the first aligned character from `start` on, or the end."""
-    return min((place for number, place in places.items() if number >= start), default=end)
