@@ -49,6 +49,13 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "engines/test_untrusted_graphs.py::test_graphs_of_every_model_pass",
         "engines/test_untrusted_graphs.py::test_outputs_have_the_sizes_that_are_declared",
     ),
+    "a translation obeys all rules of its search, or a note names those left out": (
+        "inference/test_rules.py::test_two_rules_leave_the_intersection_of_their_sets",
+        "inference/test_rules.py::test_three_rules_leave_the_intersection_of_their_sets",
+        "inference/test_giving_way.py::test_one_rule_after_the_other_gives_way",
+        "inference/test_giving_way.py::test_a_line_without_a_translation_is_searched_with_weaker_rules",
+        "inference/test_generated_lines.py::test_a_translation_depends_on_its_line_and_obeys_its_rules",
+    ),
     "a second Ctrl-C ends the process at once": (
         "cli/test_interruption.py::test_a_second_interrupt_ends_what_python_waits_for",
     ),

@@ -198,10 +198,12 @@ def _load(options: Options, settings: "SearchSettings", rows: Sequence[_Row] = (
 
 def _translate_documents(options: Options, settings: "SearchSettings") -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
+    from seq2seq.inference.loaders.load import languages_of
     from seq2seq.text.documents import SourceDocument
 
     texts = options.text or [input_lines.read_document(options.input)]
     translator = _load(options, settings)
+    _, language = languages_of(Path(options.model[0]))
     with open_output(options.output) as output:
         for text in texts:
             document = SourceDocument(text, options.form)
@@ -217,7 +219,7 @@ def _translate_documents(options: Options, settings: "SearchSettings") -> int:
                     settings=settings,
                 )
             report.note_translations(1, translations)
-            output.write(document.translated(translations))
+            output.write(document.translated(translations, language=language))
             output.write("\n" if options.text else "")
             report.log()
     return 0

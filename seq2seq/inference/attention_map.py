@@ -52,22 +52,22 @@ Heads = NDArray[np.float32] | None  # weights [M, T, S] of M heads
 
 
 def part_maps(
-    entry: NBestEntry, src_tokens: list[str], source: str | None = None
+    entry: NBestEntry, src_tokens: list[str], sources: Sequence[str] = ()
 ) -> Iterator[tuple[AttentionMap, Heads]]:
     """Yield the map of each part of a translation, none if it has no weights, and its heads.
 
-    A source of None is spelled by its tokens, as are both texts of a line in several parts.
+    `sources` are the parts as the line has them; tokens spell texts that are not known.
     """
     blocks = entry.attention_blocks.blocks if entry.attention_blocks else ()
     heads = entry.head_blocks.blocks if entry.head_blocks else [None] * len(blocks)
+    translations = entry.part_texts if len(blocks) > 1 else (entry.text,)
     row = column = 0
-    for block, of_heads in zip(blocks, heads, strict=True):
+    for number, (block, of_heads) in enumerate(zip(blocks, heads, strict=True)):
         below, right = row + block.shape[0], column + block.shape[1]
         src, tgt = src_tokens[column:right], entry.tokens[row:below]
-        texts = text_of(src) if source is None else source, entry.text
-        if len(blocks) > 1:
-            texts = text_of(src), text_of(tgt)
-        yield AttentionMap(*texts, src, tgt, block), of_heads
+        source = sources[number] if len(sources) == len(blocks) else text_of(src)
+        translation = translations[number] if translations else text_of(tgt)
+        yield AttentionMap(source, translation, src, tgt, block), of_heads
         row, column = below, right
 
 
@@ -97,7 +97,9 @@ def words_of_tokens(tokens: Sequence[str]) -> list[str]:
     return [joined(tokens[span.start : span.stop]) for span in word_spans(tokens)]
 
 
-_BYTES, _HEX = re.compile("(?:<0x[0-9A-F]{2}>)+"), re.compile("<0x|>")
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
+_HEX = re.compile("<0x|>")
+MAX_BYTES = 4  # of a character
 UNKNOWN_WORD = "<unk>"
 
 
@@ -131,6 +133,20 @@ def label_of(token: str) -> str:
     if all(category[0] in "CZ" for category in categories) or {"Cc", "Cs", "Cn"} & set(categories):
         return " ".join(f"U+{ord(character):04X}" for character in text)
     return text
+
+
+def labels_of(tokens: Sequence[str]) -> list[str]:
+    """Return the labels of tokens; each byte of a character has the character."""
+    labels = list(map(label_of, tokens))
+    for start in range(len(tokens)):
+        for end in range(start + 1, min(len(tokens), start + MAX_BYTES) + 1):
+            if not _BYTES.fullmatch(tokens[end - 1]):
+                break
+            character = joined(tokens[start:end])
+            if len(character) == 1 and character != "\N{REPLACEMENT CHARACTER}":
+                labels[start:end] = [label_of(character)] * (end - start)
+                break
+    return labels
 
 
 def legible(text: str) -> str:
@@ -202,7 +218,7 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
 
 def heat_map(attention: AttentionMap) -> str:
     """Return the table of attention weights, which scrolls where it is too wide."""
-    src, tgt = (list(map(label_of, t)) for t in (attention.src_tokens, attention.tgt_tokens))
+    src, tgt = map(labels_of, (attention.src_tokens, attention.tgt_tokens))
     columns = "".join(
         f'<th scope="col"{word_class}><span dir="auto"'
         f"{' class=upright' if is_upright(label) else ''}>{escape(label)}</span></th>"
@@ -303,17 +319,18 @@ def _room(
     maps: Sequence[AttentionMap], titles: Sequence[str], font: "FontProperties"
 ) -> tuple[float, float]:
     """Return the width of the labels beside the cells, and the height of all that is above."""
-    labels = [label_of(token) for attention in maps for token in attention.src_tokens]
+    labels = [label for attention in maps for label in labels_of(attention.src_tokens)]
     upright = max((len(label) for label in labels if is_upright(label)), default=0)
     turned = widest([label for label in labels if not is_upright(label)], font)
     lines = max(title.count("\n") + 1 for title in titles)
-    beside = widest([label_of(t) for attention in maps for t in attention.tgt_tokens], font)
+    tgt_labels = [label for attention in maps for label in labels_of(attention.tgt_tokens)]
+    beside = widest(tgt_labels, font)
     above = LINE * lines + max(turned, UPRIGHT_LINE * upright)
     return beside + 3 * LABEL_GAP, above + 3 * LABEL_GAP
 
 
 def _draw_labels(axes: "Axes", attention: AttentionMap, font: "FontProperties") -> None:
-    columns, rows = ([*map(label_of, t)] for t in (attention.src_tokens, attention.tgt_tokens))
+    columns, rows = map(labels_of, (attention.src_tokens, attention.tgt_tokens))
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=72 * LABEL_GAP, top=True, labeltop=True, labelbottom=False)
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=90)

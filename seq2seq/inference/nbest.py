@@ -59,6 +59,7 @@ class NBestEntry:
     log_probs: list[float] = field(default_factory=list)  # [T], log-probabilities in nats
     attention_blocks: AttentionBlocks | None = None
     head_blocks: AttentionBlocks | None = None
+    part_texts: tuple[str, ...] = ()  # the texts of a line's parts, if it has several
 
     @property
     def attention(self) -> NDArray[np.float32] | None:

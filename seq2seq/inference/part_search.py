@@ -159,7 +159,8 @@ class PartSearch:
         ]
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         tokens = with_names([*src.tokens(part.search.request.source), "</s>"], masked.names)
-        return Translation(n_best, tokens, notes=self._notes(part, tokens))
+        written = part.search.part.written
+        return Translation(n_best, tokens, notes=self._notes(part, tokens), sources=[written])
 
     def _notes(self, part: SearchedPart, tokens: Sequence[str]) -> list[str]:
         """Return what a translation lacks of its source, and the rules that it breaks."""

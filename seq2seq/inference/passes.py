@@ -15,10 +15,13 @@ from seq2seq.inference.giving_way import GIVING_WAY, weaker
 from seq2seq.inference.line_preparation import Preparation
 from seq2seq.inference.loaded_model import LoadedModel, no_translation
 from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.steps import without_forbidden
+
+MAX_PLACED = 100  # translations of an n-best list in which terms are placed, at most
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,16 @@ class FirstSearch(Pass):
         search = part.search
         if not (self.context.places_terms and search.part.terms):
             return search
-        request = search.request._replace(lexical=search.phrases)
-        options = replace(search.options, returned=1, return_attention=True)
-        return replace(search, request=request, options=options)
+        is_single = self.context.n_best == 1
+        returned = 1 if is_single else search.options.returned
+        return _plain(search, replace(search.options, returned=returned))
+
+
+def _plain(search: RequestedSearch, options: SearchOptions) -> RequestedSearch:
+    """Return a search without the terms of the glossary, which shows where they belong."""
+    request = search.request._replace(lexical=search.phrases)
+    options = replace(options, return_attention=True)
+    return replace(search, request=request, options=options)
 
 
 class PlaceTerms(Pass):
@@ -77,17 +87,9 @@ class PlaceTerms(Pass):
     scorings = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
-        search = part.search
-        if not (self.context.places_terms and search.part.terms and part.candidates):
+        if not (self.context.places_terms and part.search.part.terms and part.candidates):
             return None
-        vocabularies = self.context.loaded.vocabularies
-        hypothesis = part.candidates[0].hypothesis
-        ids = terms.placed(search.part, search.request.source, hypothesis, vocabularies)
-        if ids is None or not _obeys(ids, search):
-            return None
-        if self.context.is_forbidden(vocabularies.tgt.decode(ids)):
-            return None
-        return replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))
+        return _with_terms(self.context, part.search, part.candidates[0])
 
     def merge(
         self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
@@ -95,7 +97,60 @@ class PlaceTerms(Pass):
         """Take the scored translation, unless it breaks a rule."""
         if candidates:
             part.placed = candidates[0]
+            part.scored.add(tuple(search.request.fixed or ()))
+            part.further = part.candidates[1:]
             part.candidates = candidates
+
+
+class PlaceFurtherTerms(Pass):
+    """Place them in the further translations of an n-best list too; search for more of these."""
+
+    searches = WIDENINGS
+    scorings = MAX_PLACED
+    rounds = searches + scorings
+
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
+        if part.placed is None or len(part.candidates) >= self.context.n_best:
+            return None
+        while part.further and len(part.scored) <= MAX_PLACED:
+            search = _with_terms(self.context, part.search, part.further.pop(0))
+            if search is not None and (ids := tuple(search.request.fixed or ())) not in part.scored:
+                part.scored.add(ids)
+                return search
+        return self._wider(part)
+
+    def _wider(self, part: SearchedPart) -> RequestedSearch | None:
+        """Return a search without the terms by twice the beam."""
+        size = part.search.options.beam_size
+        further_size = 2 * max(size, part.further_beam)
+        is_last = further_size > min(size << WIDENINGS, MAX_BEAM)
+        if is_last or len(part.scored) > MAX_PLACED:
+            return None
+        part.further_beam = further_size
+        return _plain(part.search, replace(part.search.options, beam_size=further_size))
+
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Add other texts below the best translation."""
+        if search.request.fixed is None:
+            part.further = candidates
+        else:
+            nbest.extend(part.candidates, candidates)
+
+
+def _with_terms(
+    context: PassContext, search: RequestedSearch, candidate: Candidate
+) -> RequestedSearch | None:
+    """Return the scoring of a translation with the terms in place, if it obeys all rules."""
+    vocabularies = context.loaded.vocabularies
+    source = search.request.source
+    ids = terms.placed(search.part, source, candidate.hypothesis, vocabularies)
+    if ids is None or not _obeys(ids, search):
+        return None
+    if context.is_forbidden(vocabularies.tgt.decode(ids)):
+        return None
+    return replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))
 
 
 def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
@@ -108,20 +163,14 @@ def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
 
 
 class RequireTerms(Pass):
-    """Search the part with its terms required: those without a place, or for an n-best list."""
+    """Search the part with its terms required, if they have no places."""
 
     searches = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if not (self.context.places_terms and part.search.part.terms):
             return None
-        return part.search if part.placed is None or self.context.n_best > 1 else None
-
-    def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
-    ) -> None:
-        """Take what is found, or keep the terms in their places."""
-        part.candidates = candidates or ([part.placed] if part.placed else [])
+        return part.search if part.placed is None else None
 
 
 class GiveWay(Pass):
@@ -224,7 +273,8 @@ class Widen(Pass):
             part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
         part.candidates = nbest.merged(part.candidates)
         size = 2 * part.search.options.beam_size
-        if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:
+        is_complete = len(part.candidates) >= self.context.n_best or part.placed is not None
+        if is_complete or size > MAX_BEAM:
             return None
         part.search = replace(part.search, options=replace(part.search.options, beam_size=size))
         return part.search
@@ -236,7 +286,15 @@ class Widen(Pass):
         nbest.extend(part.candidates, candidates)
 
 
-PASSES: tuple[type[Pass], ...] = (FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair, Widen)
+PASSES: tuple[type[Pass], ...] = (
+    FirstSearch,
+    PlaceTerms,
+    PlaceFurtherTerms,
+    RequireTerms,
+    GiveWay,
+    Repair,
+    Widen,
+)
 
 
 def passes_of(context: PassContext) -> list[Pass]:

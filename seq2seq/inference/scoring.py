@@ -89,11 +89,12 @@ def attend(
         for pair in pairs[rows]:
             entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
             if pair.has_attention:
-                log_probs, *weights = next(decoded)
+                log_probs, weights, head_weights = next(decoded)
                 scored = _scored_line(loaded, pair, log_probs)
                 tokens, values = scored.src_tokens, (scored.score, scored.tokens, log_probs)
-                entry = NBestEntry(pair.translation, *values, *map(as_blocks, weights))
-            yield Translation([entry], tokens)
+                blocks = as_blocks(weights), as_blocks(head_weights)
+                entry = NBestEntry(pair.translation, *values, *blocks)
+            yield Translation([entry], tokens, sources=[pair.line])
 
 
 class _EncodedPair(NamedTuple):

@@ -5,6 +5,7 @@ A free translation shows which these are; with the terms in their place, its tok
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,14 +61,24 @@ def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> lis
 
 
 def _words(tokens: Sequence[str]) -> Iterator[range]:
-    """Yield the tokens of words; those without letters, or of scripts without spaces, are apart."""
-    start = 0
-    for place, token in enumerate(tokens):
-        following = tokens[place + 1] if place + 1 < len(tokens) else SPACE
-        both_spelled = all(any(map(is_letter, part)) for part in (token, following))
-        if following.startswith(SPACE) or not both_spelled:
-            yield range(start, place + 1)
-            start = place + 1
+    """Yield the tokens of words as they are written, between spaces, such as L'homme.
+
+    Marks around a word are apart, and so are tokens of scripts without spaces.
+    """
+    starts = [place for place, token in enumerate(tokens) if place == 0 or token.startswith(SPACE)]
+    for start, end in pairwise([*starts, len(tokens)]):
+        spelled = [place for place in range(start, end) if any(map(is_letter, tokens[place]))]
+        word = range(spelled[0], spelled[-1] + 1) if spelled else range(end, end)
+        if not all(map(_is_spaced, tokens[start:end])):
+            word = range(end, end)
+        yield from (range(place, place + 1) for place in range(start, word.start))
+        if word:
+            yield word
+        yield from (range(place, place + 1) for place in range(word.stop, end))
+
+
+def _is_spaced(token: str) -> bool:
+    return not any(letter.isalpha() and not is_spaced(letter) for letter in token)
 
 
 def _places(weights: Array, words: Sequence[range], spans: Sequence[range]) -> list[range] | None:

@@ -42,6 +42,7 @@ class Translation:
     left_out: bool = False  # True if the end of a very long word was not translated
     # differences from the training text; words that got hardly any attention
     notes: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)  # each part as the line has it
 
     @property
     def text(self) -> str:
@@ -79,8 +80,12 @@ class Translation:
         return self.n_best[0].head_attention
 
     def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
-        """Yield the weights of each part or of its heads; `src_tokens` spell a source of None."""
-        for attention, heads in attention_map.part_maps(self.n_best[0], self.src_tokens, source):
+        """Yield the weights of each part or of its heads, below the text of the line or its part.
+
+        A source replaces that of a line in one part.
+        """
+        sources = self.sources if source is None or self.parts > 1 else [source]
+        for attention, heads in attention_map.part_maps(self.n_best[0], self.src_tokens, sources):
             if heads is None:
                 yield attention
                 continue
@@ -131,6 +136,7 @@ def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) ->
         [token for part in parts for token in part.src_tokens],
         parts=len(parts),
         notes=[note for part in parts for note in part.notes],
+        sources=[source for part in parts for source in part.sources],
     )
 
 
@@ -169,6 +175,7 @@ def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
         [value for entry in entries for value in entry.log_probs],
         _join_blocks([entry.attention_blocks for entry in entries]),
         _join_blocks([entry.head_blocks for entry in entries]),
+        tuple(entry.text for entry in entries),
     )
 
 

@@ -222,7 +222,7 @@ class Translator:
         on_part = counted([len(line.parts) for line in lines], on_translated)
         part_search = PartSearch(self.loaded, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
-        return _joined(lines, translated, n_best, by_score)
+        return self._joined(lines, translated, n_best, by_score)
 
     def prepare(
         self,
@@ -338,15 +338,23 @@ class Translator:
             kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
         )
 
-
-def _joined(
-    lines: Iterable[PreparedLine], parts: Iterator[Translation], n_best: int, by_score: bool
-) -> Iterator[Translation]:
-    for prepared in lines:
-        line = prepared.line
-        if line.is_copied:
-            translation = Translation([NBestEntry(LINE_BREAKS.sub(" ", line.text), 0.0)] * n_best)
-        else:
-            translation = join_parts([next(parts) for _ in prepared.parts], n_best, by_score)
-        notes = line.notes + translation.notes
-        yield replace(translation, left_out=line.is_left_out, notes=notes)
+    def _joined(
+        self,
+        lines: Iterable[PreparedLine],
+        parts: Iterator[Translation],
+        n_best: int,
+        by_score: bool,
+    ) -> Iterator[Translation]:
+        """Yield the translation of each line, joined from those of its parts."""
+        for prepared in lines:
+            line = prepared.line
+            if line.is_copied:
+                translation = Translation(
+                    [NBestEntry(LINE_BREAKS.sub(" ", line.text), 0.0)] * n_best
+                )
+            else:
+                translation = join_parts([next(parts) for _ in prepared.parts], n_best, by_score)
+            notes = [*line.notes, *translation.notes]
+            if prepared.parts:
+                notes += self.source.notes_on_sentences(line.text, translation.text)
+            yield replace(translation, left_out=line.is_left_out, notes=notes)

@@ -5,6 +5,7 @@ everything but the texts of SubRip and WebVTT stays as it is.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape, unescape
@@ -12,6 +13,7 @@ from io import StringIO
 
 from seq2seq.runtime import errors, file_types
 from seq2seq.text.characters import MARKS, is_lower
+from seq2seq.text.html_attributes import SetAsideAttributes
 from seq2seq.text.inline_markup import Escape, Fragment, Segment, TranslatedLine, segments
 
 MAX_CUES = 4  # that a sentence is joined from
@@ -26,8 +28,10 @@ class SourceDocument:
     def __init__(self, text: str, format: str) -> None:
         """Read a document; raises UserError for an unknown format."""
         self._escape: Escape = str
+        self._attributes = SetAsideAttributes(text)
         if format == "html":
-            self._parts, self._escape = list(read_html(text)), escaping(text)
+            self._parts = list(read_html(text, self._attributes))
+            self._escape = escaping(text)
         elif format in ("srt", "vtt"):
             self._parts = list(_read_subtitles(text, format == "vtt"))
             self._escape = partial(escape, quote=False) if format == "vtt" else str
@@ -38,16 +42,31 @@ class SourceDocument:
             raise errors.UserError(f"use one of {formats}", argument="format", value=format)
         texts = [part for part in self._parts if isinstance(part, Segment)]
         self.lines = [segment.text for segment in texts]  # to translate, without markup
+        self.lines += [value.text for value in self._attributes.texts]
         self.numbers = [segment.number for segment in texts]  # at which they begin, from 1
+        self.numbers += _line_numbers(text, [value.place for value in self._attributes.texts])
         self.has_inline_markup = any(segment.nodes for segment in texts)  # placed by attention
 
-    def translated(self, translations: Sequence[TranslatedLine], rank: int = 0) -> str:
-        """Return the document with a translation of each line: that of a rank, from 0."""
+    def translated(
+        self, translations: Sequence[TranslatedLine], rank: int = 0, language: str = ""
+    ) -> str:
+        """Return the document with a translation of each line: that of a rank, from 0.
+
+        The root element of HTML is then in the language, if one is given and it names one.
+        """
         remaining = iter(translations)
-        return "".join(
+        document = "".join(
             part if isinstance(part, str) else part.translated(next(remaining), rank, self._escape)
             for part in self._parts
         )
+        texts = [translation.n_best[rank].text for translation in remaining]
+        return self._attributes.restored(document, texts, language)
+
+
+def _line_numbers(text: str, places: Sequence[int]) -> list[int]:
+    """Return the number of the line of each place, from 1."""
+    ends = [match.start() for match in re.finditer("\n", text)] if places else []
+    return [1 + bisect_left(ends, place) for place in places]
 
 
 def _read_lines(text: str) -> Iterator[str | Segment]:
@@ -147,11 +166,11 @@ _ENTITY = re.compile(r"&(?:\#\w{1,8}|\w{1,32});", re.ASCII)
 _WHITE = " \t\n\r\f\ufeff"
 
 
-def read_html(text: str) -> Iterator[str | Segment]:
+def read_html(text: str, attributes: SetAsideAttributes) -> Iterator[str | Segment]:
     """Yield the segments of an HTML document, and what is between them."""
     fragments: list[Fragment] = []
     number = 1  # line of the document
-    for fragment in _html_fragments(text):
+    for fragment in _html_fragments(text, attributes):
         if fragment.kind == "block":
             yield from _segment(fragments, number)
             number += sum(part.raw.count("\n") for part in (*fragments, fragment))
@@ -164,9 +183,10 @@ def read_html(text: str) -> Iterator[str | Segment]:
 
 def escaping(text: str) -> Escape:
     """Write `&<>` as entities, and others that the document only has as entities as these."""
-    fragments = [fragment for fragment in _html_fragments(text) if fragment.kind == "text"]
-    entities = {e: unescape(e) for fragment in fragments for e in _ENTITY.findall(fragment.raw)}
-    raw = frozenset("".join(_ENTITY.sub("", fragment.raw) for fragment in fragments))
+    fragments = _html_fragments(text, SetAsideAttributes(text))
+    texts = [fragment for fragment in fragments if fragment.kind == "text"]
+    entities = {e: unescape(e) for fragment in texts for e in _ENTITY.findall(fragment.raw)}
+    raw = frozenset("".join(_ENTITY.sub("", fragment.raw) for fragment in texts))
     written = {
         ord(character): entity
         for entity, character in entities.items()
@@ -192,7 +212,7 @@ def _segment(fragments: list[Fragment], number: int) -> Iterator[str | Segment]:
     yield after
 
 
-def _html_fragments(text: str) -> Iterator[Fragment]:
+def _html_fragments(text: str, attributes: SetAsideAttributes) -> Iterator[Fragment]:
     """Yield the texts and the markup of a document; together they are the document."""
     done = depth = start = 0  # depth of elements of one name, from `start`, that are left alone
     opaque = ""
@@ -212,12 +232,15 @@ def _html_fragments(text: str) -> Iterator[Fragment]:
         is_opaque = name in _OPAQUE or bool(name and _UNTRANSLATED.search(match["rest"]))
         if is_opaque and not is_end and not is_empty:
             start, depth, opaque = match.start(), 1, name
-        elif name in _BLOCKS:
-            yield Fragment(match[0], "block")
+            continue
+        is_plain = is_end or is_opaque or not name
+        tag = match[0] if is_plain else attributes.set_aside(match[0], name, match.start())
+        if name in _BLOCKS:
+            yield Fragment(tag, "block")
         elif not name or is_empty:
-            yield Fragment(match[0], "point")
+            yield Fragment(tag, "point")
         else:
-            yield Fragment(match[0], "close" if is_end else "open", name)
+            yield Fragment(tag, "close" if is_end else "open", name)
     if depth:
         yield Fragment(text[start:], "block")
     elif done < len(text):

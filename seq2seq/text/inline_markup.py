@@ -4,15 +4,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from itertools import count, groupby
 from typing import NamedTuple, Protocol
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.text import sentences
+from seq2seq.text.aligned_characters import equal_runs, form_of
 from seq2seq.text.characters import EOS, SPACE, is_letter
 
 Escape = Callable[[str], str]
@@ -20,7 +19,6 @@ Weights = NDArray[np.float32]
 Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
 MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
-MAX_COMPARED = 500  # characters by which a text and its tokens may differ
 _BLANK = " \t\n\r\f"
 _WHITE = re.compile(f"[{_BLANK}]+")
 _TAKEN = np.float32(-1e9)
@@ -74,10 +72,16 @@ class Segment(NamedTuple):
     text: str
     nodes: Sequence[Node] = ()
     number: int = 1  # line of the document where it begins
+    raw: str | None = None  # as it is written, with its markup
 
     def translated(self, translation: TranslatedLine, rank: int, escape: Escape) -> str:
-        """Return an entry of an n-best list with the markup, and its text escaped."""
+        """Return an entry of an n-best list with the markup, and its text escaped.
+
+        A text that is its own translation stays as it is written.
+        """
         target = translation.n_best[rank].text
+        if self.raw is not None and target == self.text:
+            return self.raw
         if not self.nodes:
             return escape(target)
         root = Node("", 0, len(self.text), children=list(self.nodes))
@@ -132,7 +136,7 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
     if last_space.white:
         node = Node(last_space.white, len(text), len(text))
         last_space.siblings.insert(last_space.place, node)
-    return text, [_shortened(node, len(text)) for node in stack[0].children]
+    return text, [_shortened(node, text) for node in stack[0].children]
 
 
 def _leave_open(stack: list[Node]) -> None:
@@ -141,11 +145,11 @@ def _leave_open(stack: list[Node]) -> None:
     stack[-1].children += [Node(node.raw, node.start, node.start), *node.children]
 
 
-def _shortened(node: Node, length: int) -> Node:
-    """Return a node within a text of a length; elements without text are markup at a place."""
-    node.start, node.end = min(node.start, length), min(node.end, length)
-    node.children = [_shortened(child, length) for child in node.children]
-    if node.start == node.end and node.closing:
+def _shortened(node: Node, text: str) -> Node:
+    """Return a node within a text; elements without words are markup at a place."""
+    node.start, node.end = min(node.start, len(text)), min(node.end, len(text))
+    node.children = [_shortened(child, text) for child in node.children]
+    if node.closing and not text[node.start : node.end].strip(" "):
         content = "".join(child.raw for child in node.children)
         return Node(f"{node.raw}{content}{node.closing}", node.start, node.start)
     return node
@@ -157,7 +161,9 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):
-        yield Segment(*_read(fragments[start : start + MAX_FRAGMENTS], are_paired=True), number)
+        of_segment = fragments[start : start + MAX_FRAGMENTS]
+        raw = "".join(fragment.raw for fragment in of_segment)
+        yield Segment(*_read(of_segment, are_paired=True), number, raw)
 
 
 class _Links:
@@ -217,36 +223,19 @@ def _words(text: str) -> Iterator[range]:
 
 def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
     """Return for each character of a text the number of the token that has it, -1 for none."""
-    of_text = [(_form(c), place) for place, c in enumerate(text) if not c.isspace()]
+    of_text = [(form_of(c), place) for place, c in enumerate(text) if not c.isspace()]
     of_tokens = [
-        (_form(c), number)
+        (form_of(c), number)
         for number, token in enumerate(tokens)
         if token != EOS
         for c in token.replace(SPACE, "")
         if not c.isspace()
     ]
     numbers = [-1] * len(text)
-    for first, second, size in _equal_runs([c for c, _ in of_text], [c for c, _ in of_tokens]):
+    for first, second, size in equal_runs([c for c, _ in of_text], [c for c, _ in of_tokens]):
         for n in range(size):
             numbers[of_text[first + n][1]] = of_tokens[second + n][1]
     return numbers
-
-
-def _equal_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of equal characters: where they begin in both, and their length."""
-    most = min(len(a), len(b))
-    start = next((n for n in range(most) if a[n] != b[n]), most)
-    yield 0, 0, start
-    end = next((n for n in range(most - start) if a[-1 - n] != b[-1 - n]), most - start)
-    middle = a[start : len(a) - end], b[start : len(b) - end]
-    if max(map(len, middle)) <= MAX_COMPARED:
-        for run in SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks():
-            yield start + run.a, start + run.b, run.size
-    yield len(a) - end, len(b) - end, end
-
-
-def _form(character: str) -> str:
-    return normalize("NFKC", character).casefold()[:1]
 
 
 # Markup in a translation: start and end of what it replaces, its number, and the markup.
@@ -321,7 +310,10 @@ class _Area:
             return self._end
         before = self._links.source[: node.start]
         if not before[-1].isspace():
-            return self._words[int(self._gains(before.rfind(" ") + 1, node.start).argmax())].stop
+            gains = self._gains(before.rfind(" ") + 1, node.start)
+            return self._words[
+                len(gains) - 1 - int(gains[::-1].argmax())
+            ].stop  # the last of equals
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end

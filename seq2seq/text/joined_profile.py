@@ -11,6 +11,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
+from seq2seq.text import known_words
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 HABITS = {
@@ -91,4 +92,8 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "numbers": and_,
     "src_words": _union,
     "tgt_words": _union,
+    "tgt_abbreviations": _union,
+    "equal_sentences": and_,
+    "known_words": known_words.joined,
+    "frequent_words": _union,
 }

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from seq2seq.text.aligned_characters import cut_like
 from seq2seq.text.characters import is_blank
 from seq2seq.text.glossary import Term
 from seq2seq.text.names.names import Masked
@@ -13,6 +14,7 @@ class Part:
     """A line, or a part of it, that is searched on its own."""
 
     masked: Masked  # the text with placeholders, and its names; without the tag
+    written: str = ""  # what the line has in its place
     tag: str = ""  # the tags of languages that its line begins with
     head: str = ""  # set aside before and after the text
     tail: str = ""
@@ -50,6 +52,10 @@ class Line:
         parts = list[Part]()
         for part, pieces in zip(self.parts, texts, strict=True):
             split = [replace(part, masked=piece, head="", tail="") for piece in pieces]
+            if len(split) > 1:
+                written = cut_like(part.written, [piece.written for piece in pieces])
+                for piece, text in zip(split, written, strict=True):
+                    piece.written = text
             if split:
                 split[0].head = part.head
                 split[-1].tail = part.tail
@@ -59,4 +65,4 @@ class Line:
 
 def line_of(text: str, prefix: str = "", phrases: Sequence[str] = ()) -> Line:
     """Return a line as the steps begin with it: one part, which is its text."""
-    return Line(text, "" if is_blank(prefix) else prefix, phrases, [Part(Masked(text, {}))])
+    return Line(text, "" if is_blank(prefix) else prefix, phrases, [Part(Masked(text, {}), text)])

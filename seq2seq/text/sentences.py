@@ -35,7 +35,9 @@ _HEAD = re.compile(
     )\s+""",
     re.VERBOSE,
 )
-_NUMBER_LABEL = re.compile(r"\s*[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]")
+_NUMBER_LABEL = re.compile(  # or a letter that is no ideograph
+    r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+)
 _MAX_NUMBER_LABEL = 8  # characters
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
@@ -85,8 +87,8 @@ def space_after(text: str) -> str:
 
 
 @cache
-def _mark(further_marks: str) -> re.Pattern[str]:
-    return re.compile(f"[{MARKS}{re.escape(further_marks)}]")
+def _marks(further_marks: str) -> frozenset[str]:
+    return frozenset(MARKS + further_marks)
 
 
 @cache
@@ -172,8 +174,7 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
-    mark = _mark(habits.further_marks).search(line)
-    if mark is None or mark.end() == len(line):  # as in most lines
+    if _marks(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
         return
     start = 0
     for boundary in _boundary(habits.further_marks).finditer(line):
@@ -195,10 +196,13 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
 def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
     """Return whether a mark without a space after it ends a sentence.
 
-    It does between letters of scripts without spaces, and before a capital, but in no address.
+    It does between letters of scripts without spaces, or without capitals but for a full stop, and
+    before a capital, but in no address.
     """
     start, end = boundary.span()
     if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
+        return True
+    if line[start] != "." and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
         return True
     word = line[max(0, start - 2) : start]
     following = line[end + 1 : end + 2]
@@ -208,6 +212,11 @@ def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
     before = line[max(0, start - _MAX_ADDRESS) : start].rpartition(" ")[2]
     after = line[end : end + _MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")
+
+
+def _is_uncased(character: str) -> bool:
+    """Return whether a character is of a word in a script without capitals."""
+    return unicodedata.category(character) in ("Lo", "Mn", "Mc")
 
 
 def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
@@ -334,21 +343,26 @@ def _is_initial(label: re.Match[str]) -> bool:
 
 
 def _end_of_number(text: str) -> int:
-    """Return the end of a number that no space has to follow, such as \u2460 or `\uff11\uff0e`."""
+    """Return the end of a label that no space has to follow, such as \u2460 or `\uff11\uff0e`.
+
+    Nor has one to follow a usual label, such as `1.`, before letters of scripts without spaces.
+    """
+    if text[: _MAX_NUMBER_LABEL + 1].isascii():  # usual labels have a space after them
+        return 0
     for end in range(min(_MAX_NUMBER_LABEL, len(text) - 1), 0, -1):
         number = text[:end].lstrip()
         is_single = len(number) == 1 and unicodedata.category(number) == "No"
-        is_usual = unicodedata.normalize("NFKC", number) == number
-        if is_usual or not (is_single or _is_number_label(number)):
+        if not (is_single or _is_number_label(number)):
             continue
         following = text[end:].lstrip()
-        if following[:1].isalpha():
+        is_usual = unicodedata.normalize("NFKC", number) == number
+        if following[:1].isalpha() and not (is_usual and is_spaced(following[0])):
             return len(text) - len(following)
     return 0
 
 
 def _is_number_label(text: str) -> bool:
-    """Return whether a text is the number of a label, in full width."""
+    """Return whether a text is a label, such as `1.`, also in full width."""
     if len(text) > _MAX_NUMBER_LABEL:
         return False
     return _NUMBER_LABEL.fullmatch(unicodedata.normalize("NFKC", text)) is not None
@@ -357,7 +371,7 @@ def _is_number_label(text: str) -> bool:
 def _end_of_bullet(word: str) -> int:
     """Return the end of a bullet at the start of a word of a script without spaces."""
     bullet, letter = word[:1], word[1:2]
-    is_bullet = unicodedata.category(bullet) in ("Po", "So") and bullet not in OPENING
+    is_bullet = unicodedata.category(bullet) in ("Pd", "Po", "So") and bullet not in OPENING
     return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
 
 

@@ -3,14 +3,16 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from itertools import islice, takewhile
+from typing import TypedDict
 
 from seq2seq.text import sentences as forms
 from seq2seq.text.characters import CLOSING_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
+from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
 from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.sentences import (
     Affixes,
@@ -37,6 +39,8 @@ _WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"<[^<>]*>")
 _NUMBERS = "numbers that the source and the translation do not share"
+_SENTENCES = "sentences of the source and of the translation are not equally many"
+COUNTED = 0.99  # least share of pairs with as many sentences on both sides
 _UNLIMITED = 1 << 31
 
 
@@ -77,6 +81,10 @@ class SourceProfile:
     numbers: bool = False  # in digits, are those of the translations
     src_words: list[str] = field(default_factory=list)  # frequent on this side, rare on the other
     tgt_words: list[str] = field(default_factory=list)
+    tgt_abbreviations: list[str] = field(default_factory=list)
+    equal_sentences: bool = False  # nearly all translations have as many as their sources
+    known_words: str = ""  # as `known_words.record_of` returns them; "" if they are not known
+    frequent_words: list[str] = field(default_factory=list)  # of both cases, in lower case
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -88,6 +96,7 @@ class SourceProfile:
                 raise ValueError(f"the source profile: {entry.name}")
         if self.sentences < 1 or (self.tagged and not self.tags):
             raise ValueError("the source profile")
+        check_record(self.known_words)
 
     def parts(self, line: str) -> list[str]:
         """Return a line in parts of at most as many sentences as is usual."""
@@ -136,11 +145,17 @@ class SourceProfile:
             body = body[:-1] + question
         return body, tail[len(further) :]
 
-    def in_target(self, affix: str) -> str:
-        """Return what is set aside, such as a label, with the characters of translations."""
+    def label_in_target(self, label: str) -> str:
+        """Return a label with the characters of translations."""
         if not self.tgt_characters:
-            return affix
-        return "".join(map(self._tgt_writing.affix_character, affix))
+            return label
+        return "".join(map(self._tgt_writing.label_character, label))
+
+    def tail_in_target(self, tail: str) -> str:
+        """Return what is set aside after a sentence with the characters of translations."""
+        if not self.tgt_characters:
+            return tail
+        return "".join(map(self._tgt_writing.affix_character, tail))
 
     def ordinary(self, line: str) -> str:
         """Replace characters that the text hardly has by those of the same kind that it has.
@@ -151,6 +166,8 @@ class SourceProfile:
         """
         if not self.characters:
             return line
+        if line.isascii():
+            return self._writing.written(line)
         texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = self._writing.written(texts[place])
@@ -204,6 +221,44 @@ class SourceProfile:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
         apart = sorted(numbers_of(text) ^ numbers_of(translation)) if self.numbers else []
         return [f"{_NUMBERS}: {', '.join(apart)}"] if apart else []
+
+    def notes_on_sentences(self, line: str, translation: str) -> list[str]:
+        """Return a note on a line whose translation has fewer or more sentences."""
+        if not self.equal_sentences:
+            return []
+        count, translated = (
+            len(split_sentences(text, habits))
+            for text, habits in zip((line, translation), self._counted, strict=True)
+        )
+        return [] if count == translated else [f"{_SENTENCES}: {count}, {translated}"]
+
+    @cached_property
+    def _counted(self) -> tuple[SentenceHabits, SentenceHabits]:
+        """Return how sentences of both sides are counted, in lower case as well."""
+        return (
+            SentenceHabits(frozenset(self.abbreviations), True, self.marks),
+            SentenceHabits(frozenset(self.tgt_abbreviations), True, self.tgt_marks),
+        )
+
+    def unknown_words(self, texts: Iterable[str]) -> list[str]:
+        """Return the words of a line that the text never has, if they are half of its content.
+
+        Content words are all but the most frequent ones of the text.
+        """
+        if not self.known_words:
+            return []
+        words = {word.casefold(): word for text in texts for word in words_of(text)}
+        content = words.keys() - self._frequent
+        unknown = [written for word, written in words.items() if word not in self._known]
+        return unknown if 2 * len(unknown) >= len(content) else []
+
+    @cached_property
+    def _frequent(self) -> frozenset[str]:
+        return frozenset(self.frequent_words)
+
+    @cached_property
+    def _known(self) -> KnownWords:
+        return KnownWords(self.known_words)
 
     @cached_property
     def _writing(self) -> Writing:
@@ -335,7 +390,32 @@ def describe_source(
         numbers=share_numbers(sample, tgt_sample),
         src_words=src_words,
         tgt_words=tgt_words,
+        **_sentences_of_pairs(sample, tgt_sample, sentence_habits),
+        known_words=record_of(lines),
+        frequent_words=frequent_words(untagged),
     )
+
+
+class _SentencesOfPairs(TypedDict):
+    """Fields of a profile on the sentences of translations."""
+
+    tgt_abbreviations: list[str]
+    equal_sentences: bool
+
+
+def _sentences_of_pairs(
+    src: Sequence[str], tgt: Sequence[str], habits: SentenceHabits
+) -> _SentencesOfPairs:
+    """Return whether nearly all translations have as many sentences as their sources."""
+    abbreviations = forms.find_abbreviations(tgt)
+    of_src = habits._replace(before_lower=True)
+    of_tgt = SentenceHabits(frozenset(abbreviations), True, forms.find_marks(tgt))
+    equal = sum(
+        len(split_sentences(line, of_src)) == len(split_sentences(other, of_tgt))
+        for line, other in zip(src, tgt, strict=True)
+    )
+    is_usual = equal >= COUNTED * len(src)
+    return {"tgt_abbreviations": abbreviations, "equal_sentences": is_usual}
 
 
 def written_words(lines: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from seq2seq.text.sentences import has_letters, space_after
 from seq2seq.text.source_profile import SourceProfile, in_capitals
 
 MAX_LABELS = 5  # before a sentence
+MAX_WORDS = 3  # in a note
 IsForbidden = Callable[[str], bool]
 
 
@@ -153,8 +154,8 @@ class SetAffixesAside(TextStep):
             body = head + body
             head = ""
         part.masked = part.masked._replace(text=body)
-        part.head += self._profile.in_target(head)
-        part.tail = self._profile.in_target(tail) + part.tail
+        part.head += self._profile.label_in_target(head)
+        part.tail = self._profile.tail_in_target(tail) + part.tail
         return bool(head or tail)
 
     def undo(self, part: Part, text: str) -> str:
@@ -330,19 +331,22 @@ class CopyParts(TextStep):
         if line.is_constrained:
             return
         parts = list[Part]()
-        head = ""
+        head = before = ""
         for part in line.parts:
             text = part.masked.text.strip()
-            written = f"{part.head}{text}{part.tail}"
+            copied = f"{part.head}{text}{part.tail}"
             if not self._is_copied(text, parts):
                 part.head = f"{head}{part.head}"
-                head = ""
+                part.written = f"{before}{part.written}"
+                head = before = ""
                 parts.append(part)
             elif parts:
                 last = parts[-1]
-                last.tail += space_after(last.masked.text + last.tail) + written
+                last.tail += space_after(last.masked.text + last.tail) + copied
+                last.written += space_after(last.written) + part.written
             else:
-                head += written + space_after(written)
+                head += copied + space_after(copied)
+                before += part.written + space_after(part.written)
         line.parts = parts or line.parts
 
     def _is_copied(self, text: str, earlier: Sequence[Part]) -> bool:
@@ -361,6 +365,17 @@ class NoteUnknownCharacters(TextStep):
         unknown = set[str]().union(*(part.unknown for part in line.parts))
         if unknown:
             line.notes.append(self.notes[0] + "".join(sorted(unknown)))
+
+
+class NoteUnknownWords(TextStep):
+    """Words that the training text never has are noted, if they are half of those with content."""
+
+    notes = ("words that the training text never has: ",)
+
+    def apply(self, line: Line) -> None:
+        unknown = self._profile.unknown_words(normalized(part.masked.text) for part in line.parts)
+        if unknown:
+            line.notes.append(self.notes[0] + ", ".join(unknown[:MAX_WORDS]))
 
 
 class AddFinalMark(TextStep):
@@ -416,6 +431,7 @@ STEPS: tuple[type[TextStep], ...] = (
     CutLong,
     CopyParts,
     NoteUnknownCharacters,
+    NoteUnknownWords,
     AddFinalMark,
     AssignPhrases,
 )

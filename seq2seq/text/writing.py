@@ -11,6 +11,9 @@ from functools import cached_property
 
 from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced, is_wide
 
+# Letters of Arabic script that languages write differently: kaf, yeh and heh (The Unicode Standard,
+# chapter 9.2). No property of Unicode relates them.
+_FORMS = ("\u0643\u06a9", "\u064a\u06cc\u0649", "\u0647\u06c1")
 _TATWEEL = "\N{ARABIC TATWEEL}"  # lengthens a word, and means nothing
 # Unicode replaces the Greek question mark by a semicolon, in all normal forms.
 _GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
@@ -94,27 +97,45 @@ class Writing:
         return "" if is_optional and may_go else character
 
     def affix_character(self, character: str) -> str:
-        """Return a character of a label as the text writes it, but raised ones as they are.
+        """Return a character after a sentence as the text writes it, but raised ones as they are.
 
         Those of full or half width have their usual form where the text has none.
         """
+        return self.label_character(character, self.mark_like(character))
+
+    def label_character(self, character: str, mark: str = "") -> str:
+        """Return a character of a label, which ends in no mark of a sentence."""
         form = unicodedata.decomposition(character).partition(" ")[0]
         if character in self._characters or form in ("<super>", "<sub>"):
             return character
+        like = self._same_character(character) or mark
+        if like:
+            return like
+        if is_wide(character) and "MIDDLE DOT" in unicodedata.name(character, ""):
+            return "\N{BULLET}"
         usual = unicodedata.normalize("NFKC", character)
-        return self._like(character) or (usual if form in ("<wide>", "<narrow>") else character)
+        return usual if form in ("<wide>", "<narrow>") else character
 
     def _like(self, character: str) -> str:
         """Return the characters of the same kind that the text has, or ""."""
+        like = self._same_character(character) or self.mark_like(character)
+        return like or self._other_form(character) or self._without_marks(character)
+
+    def _same_character(self, character: str) -> str:
+        """Return the digit of the same value, or another width or form of a character, or ""."""
         value = unicodedata.decimal(character, None)
         if value in self._digits:
             return self._digits[value]
         if character in self._wide:
             return self._wide[character]
         compatible = unicodedata.normalize("NFKC", character)
-        if compatible != character and self._is_known(compatible):
-            return compatible
-        return self.mark_like(character) or self._without_marks(character)
+        is_other = compatible != character and self._is_known(compatible)
+        return compatible if is_other else ""
+
+    def _other_form(self, letter: str) -> str:
+        """Return the letter that another language of the script writes for one, or ""."""
+        forms = next((forms for forms in _FORMS if letter in forms), "")
+        return next((form for form in forms if form in self._characters), "")
 
     def _is_known(self, form: str) -> bool:
         return all(part in self._characters or part == " " for part in form)

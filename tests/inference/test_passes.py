@@ -92,7 +92,26 @@ def test_a_plain_line_is_searched_once(tiny_runs: dict[str, Path], counts: Count
     assert not counts.scorings
 
 
-def test_terms_are_placed_by_a_scoring_and_required_in_an_n_best_list(
+def test_the_terms_of_an_n_best_list_are_placed_in_plain_translations(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = 0
+    for line in LINES:
+        with monkeypatch.context() as patch:
+            counts = Counts(patch)
+            translator = Translator.load(tiny_runs["luong"], device="cpu")
+            terms = SearchSettings(glossary=Glossary({line.split()[0]: "zu"}))
+            translator.translate(line, 3, 3, settings=terms)
+            counts.check()
+            if counts.scorings:
+                assert counts.scorings["PlaceFurtherTerms"] >= 2
+                assert not counts.searches["RequireTerms"]
+                assert not counts.searches["Widen"]
+                placed += 1
+    assert placed > 3
+
+
+def test_terms_are_placed_by_a_scoring_or_required(
     tiny_runs: dict[str, Path], counts: Counts
 ) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")

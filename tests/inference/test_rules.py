@@ -3,20 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from oracle import CPU, MAY_FOLLOW, Oracle, ask
-from prefixes import CHOICES
+from oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_ranking
+from prefixes import CHOICES, begins, prefix_of
 from searching import search
 from tiers import one_quick
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.search.lexical import NO_PREFIX, Prefix, PrefixState, lexical_of
+from seq2seq.inference.search.interface import Request, SearchOptions, make_sentence
+from seq2seq.inference.search.lexical import (
+    NO_LEXICAL,
+    NO_PREFIX,
+    Lexical,
+    Prefix,
+    PrefixState,
+    lexical_of,
+)
 
 SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 LIMITS = [4, 5, 6, 3, 2]
@@ -214,3 +221,77 @@ def test_a_forbidden_word_completes_no_phrase_even_if_nothing_else_is_possible()
         assert ids[:1] == [4]
         assert 5 in ids
         assert (4, 5) not in pairwise(ids)
+
+
+class Translations(NamedTuple):
+    """A rule as the set of translations that obey it: (source, ids) -> whether one is in it."""
+
+    contains: Callable[[Ids, Ids], bool]
+    options: dict[str, Any] = {}  # noqa: RUF012 -- never changed
+    prefix: Prefix = NO_PREFIX
+    lexical: Lexical = NO_LEXICAL
+
+
+def repeats(ids: Ids) -> set[tuple[int, int]]:
+    pairs = [*pairwise(ids)]
+    return {pair for pair in pairs if pairs.count(pair) > 1}
+
+
+TWO_TOKENS = prefix_of({4: 1, 5: 1}, {4: None, 6: None, EOS_ID: None})
+SETS = {
+    "prefix": Translations(lambda _, ids: begins(TWO_TOKENS, ids), prefix=TWO_TOKENS),
+    "phrase": Translations(
+        lambda _, ids: (5, 6) in pairwise(ids), lexical=lexical_of([([5, 6], False)])
+    ),
+    "words": Translations(
+        lambda _, ids: (4, 5) not in pairwise(ids), {"forbidden_words": NeverAfter()}
+    ),
+    "n-grams": Translations(lambda _, ids: not repeats(ids), {"no_repeat_ngram": 2}),
+    "length": Translations(lambda _, ids: len(ids) > 3, {"min_length": 3}),
+    "kept": Translations(
+        lambda source, ids: ids.count(4) == int(4 in source), {"kept_ids": range(4, 5)}
+    ),
+}
+SET_LIMITS = {(4, 6): 3, (6,): 3, (5, 4): 2}  # tokens, by source
+
+
+def check_intersection(names: Sequence[str], sizes: Sequence[int], seed: int) -> None:
+    """Check that a wide beam finds the intersection of sets, and narrow ones nothing else."""
+    rules = [SETS[name] for name in names]
+    keys: dict[str, Any] = {}
+    for rule in rules:
+        keys |= rule.options
+    prefix = next((rule.prefix for rule in rules if rule.prefix.states), NO_PREFIX)
+    lexical = next((rule.lexical for rule in rules if rule.lexical.phrases), NO_LEXICAL)
+    for source, limit in SET_LIMITS.items():
+        model: Any = Oracle(seed)
+        request = Request([*source], limit, prefix, lexical)
+        most = make_sentence(request, SearchOptions(1, **keys)).limit - 1
+        possible = list(all_hypotheses(most))
+        obeying = [ids for ids in possible if all(r.contains([*source], ids) for r in rules)]
+        for size in (len(possible), *sizes):
+            options = SearchOptions(size, **keys)
+            (found,) = search(
+                model, [[*source]], [limit], options, CPU, [prefix], lexical=[lexical]
+            )
+            if size == len(possible):
+                check_ranking(model, [*source], found, obeying, options.length_penalty, 0)
+            assert all(hypothesis.ids in obeying for hypothesis in found)
+
+
+@pytest.mark.parametrize("names", [*combinations(SETS, 2)], ids=" and ".join)
+def test_two_rules_leave_the_intersection_of_their_sets(names: Sequence[str]) -> None:
+    check_intersection(names, [1, 2], seed=len("".join(names)))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("names", [*combinations(SETS, 3)], ids=" and ".join)
+def test_three_rules_leave_the_intersection_of_their_sets(names: Sequence[str]) -> None:
+    for seed in range(3):
+        check_intersection(names, [1, 2, 3, 5], seed)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("names", [*combinations(SETS, 4)], ids=" and ".join)
+def test_four_rules_leave_the_intersection_of_their_sets(names: Sequence[str]) -> None:
+    check_intersection(names, [1, 2, 3, 5], seed=0)

@@ -12,7 +12,7 @@ from conftest import toy_pairs
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.terms import placed
+from seq2seq.inference.terms import _words, placed
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary, Term
 from seq2seq.text.line import Part
@@ -132,3 +132,33 @@ def test_translations_have_their_terms(translator: Translator, n_best: int) -> N
         assert translation.text == single.text
         for entry in translation.n_best:
             assert "zu" in entry.text or not glossary.targets(line)
+
+
+def test_a_word_is_what_is_written_between_spaces() -> None:
+    """A French article with an apostrophe belongs to its word, and a mark around one does not."""
+    tokens = ["\u2581(", "L", "'", "ho", "mme", ",", "\u2581Pays", "-", "Bas", ".", "\u2581\u2014"]
+    words = ["".join(tokens[n] for n in word) for word in _words(tokens)]
+    assert words == ["\u2581(", "L'homme", ",", "\u2581Pays-Bas", ".", "\u2581\u2014"]
+    tokens = ["\u2581\u732b\u306f", "\u5bb6", "\u3002"]
+    assert ["".join(tokens[n] for n in word) for word in _words(tokens)] == tokens
+
+
+@pytest.mark.parametrize("beam_size", [3, 5])
+def test_an_n_best_list_has_the_terms_in_different_translations(
+    translator: Translator, beam_size: int
+) -> None:
+    """The first one is that of a single search; where there are too few, the last is repeated."""
+    lists = 0
+    for line in LINES:
+        settings = SearchSettings(glossary=Glossary({line.split()[0]: "zu"}))
+        translation = translator.translate(line, beam_size, beam_size, settings=settings)
+        assert translation.text == translator.translate(line, beam_size, settings=settings).text
+        scores = [entry.score for entry in translation.n_best]
+        assert scores == sorted(scores, reverse=True)
+        if any(note.startswith("terms of the glossary") for note in translation.notes):
+            continue
+        texts = [entry.text for entry in translation.n_best]
+        different = list(dict.fromkeys(texts))
+        assert texts == [*different, *different[-1:] * (beam_size - len(different))]
+        lists += len(different) == beam_size
+    assert lists > 3

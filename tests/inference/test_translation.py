@@ -13,7 +13,7 @@ from conftest import toy_pairs
 
 from seq2seq import Translator
 from seq2seq.inference import attention_map
-from seq2seq.inference.attention_map import label_of
+from seq2seq.inference.attention_map import labels_of
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translation import Translation, join_parts
@@ -203,8 +203,8 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     html = translation._repr_html_()
     table = Table(html)
     assert translation.attention is not None
-    assert table.labels["col"] == list(map(label_of, translation.src_tokens))
-    assert table.labels["row"] == list(map(label_of, translation.tokens))
+    assert table.labels["col"] == labels_of(translation.src_tokens)
+    assert table.labels["row"] == labels_of(translation.tokens)
     weights = translation.attention.ravel().tolist()
     assert [opacity(style) for style, _ in table.cells] == pytest.approx(weights, abs=0.001)
     hints = [float(hint.rpartition(" ")[2]) for _, hint in table.cells]

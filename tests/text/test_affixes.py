@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.text.sentences import has_letters, split_affixes
+from seq2seq.text.sentences import has_letters, split_affixes, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,31 @@ def test_emoji_after_a_text_without_a_mark_are_set_aside() -> None:
 def test_letters() -> None:
     assert all(map(has_letters, ("a1", "न", "\ufdd0")))
     assert not any(map(has_letters, ("", " 12", "***", "😀", "$5.00", "10:30", "♪")))
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "\u30fb",
+        "\u2460",
+        "\uff11\uff0e",
+        "1.",
+        "[1]",
+        "(1)",
+        "\uff08\uff11\uff09",
+        "\uff0d",
+        "\u2014",
+        "\u203b",
+        "\u30a2\uff0e",
+        "\u2163.",
+    ],
+)
+def test_no_space_follows_a_label_before_letters_that_have_none(label: str) -> None:
+    text = "\u732b\u306f\u9ed2\u3044\u3002"
+    assert split_affixes(label + text) == (label, text, "")
+    assert split_sentences(label + text) == [label + text]
+
+
+def test_ideographs_are_no_labels_and_latin_words_have_a_space_before_them() -> None:
+    for text in ("(\u6728)\u732b\u306f\u9ed2\u3044\u3002", "1.car is here.", "(a)car."):
+        assert split_affixes(text).head == ""

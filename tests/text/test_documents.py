@@ -73,7 +73,7 @@ def _reversed(line: str, with_attention: bool) -> Translation:
         ("5 < 6 a & b", "b &amp; a 6 &lt; 5"),
         ("<pre>a b</pre><script>'</p> a b'</script>", "<pre>a b</pre><script>'</p> a b'</script>"),
         ("<pre>a <pre>b</pre> c</pre>d e", "<pre>a <pre>b</pre> c</pre>e d"),
-        ("<p title='a > b'>c d", "<p title='a > b'>d c"),
+        ("<p data-a='a > b'>c d", "<p data-a='a > b'>d c"),
         ("a b <unclosed c d", "b a <unclosed c d"),
         ("a b <!-- c d", "b a <!-- c d"),
         ("<custom-tag>a</custom-tag> b <x id=1 />c", "c <x id=1 />b <custom-tag>a</custom-tag>"),
@@ -239,3 +239,122 @@ def test_malformed_documents_lose_nothing(text: str, form: str) -> None:
 def test_white_space_at_the_ends_of_a_text_stays(text: str) -> None:
     document = SourceDocument(text, "html")
     assert document.translated(unchanged(document.lines)) == text
+
+
+PAGE = """<!DOCTYPE html>
+<HTML xml:lang="en-GB" LANG=en>
+<head><title>Cars</title><link rel="stylesheet" title="Plain style"></head>
+<body lang="en" title='The "old" car'>
+<p>The <a title="A &amp; B" href="?alt='x'">red</a> car.
+<img src="car.jpg" alt="A
+red car"> <img alt=Car><img alt=""><img alt="12"></p>
+<code title="f">x</code><div translate="no" title="No">No</div>
+</body></html>
+"""
+
+
+def test_alternative_texts_and_titles_are_translated_and_the_root_has_the_language() -> None:
+    document = SourceDocument(PAGE, "html")
+    lines = ["Cars", "The red car.", 'The "old" car', "A & B", "A red car", "Car"]
+    assert document.lines == lines
+    assert document.numbers == [3, 5, 4, 5, 6, 7]
+    assert document.translated(unchanged(lines)) == PAGE
+    texts = ["Autos", "L'auto rouge.", 'L\'auto "vieille"', "B & A", "Une auto rouge", "Auto d'or"]
+    expected = PAGE.replace('xml:lang="en-GB" LANG=en', 'xml:lang="fr" LANG="fr"')
+    for raw, written in (
+        (">Cars<", ">Autos<"),
+        ("""'The "old" car'""", """'L&#39;auto "vieille"'"""),
+        ('"A &amp; B"', '"B &amp; A"'),
+        ('"A\nred car"', '"Une auto rouge"'),
+        ("alt=Car>", """alt="Auto d'or">"""),
+    ):
+        assert raw in expected
+        expected = expected.replace(raw, written)
+    translated = document.translated(unchanged(texts), language="fr")
+    assert TAGS.findall(translated) == TAGS.findall(expected)
+    assert "<title>Autos</title>" in translated
+    assert re.search("auto.* rouge", re.sub("<[^<>]*>", "", translated))
+
+
+ELEMENTS = st.sampled_from(["b", "i", "a href='x'", 'span lang="en" title="The car"', "em"])
+WORDS = st.sampled_from(
+    [
+        "The",
+        "old",
+        "caf\u00e9,",
+        "is",
+        "red.",
+        "l'homme",
+        "Pays-Bas",
+        "3.5",
+        "(12)",
+        "&amp;",
+        "\u4f60\u597d",
+    ]
+)
+POINTS = st.sampled_from(
+    ["<img src=a alt='A house'>", "<!-- c -->", "<code>x</code>", "<wbr>", "<sup>1</sup>", "<br>"]
+)
+SPACES = st.sampled_from(["", " ", "\n  ", "\t", "  "])
+BLOCKS = st.sampled_from(["p", "li", "h1", "td", "div"])
+
+
+@st.composite
+def inline_markup(draw: st.DrawFn, depth: int = 0) -> str:
+    """Draw words with markup beside and around them, none within a word."""
+    text = ""
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["words", "words", "element", "point"]))
+        if kind == "element" and depth < 3:
+            element, inner = draw(ELEMENTS), draw(inline_markup(depth + 1))
+            text += f"<{element}>{inner}</{element.split()[0]}>"
+        elif kind == "point":
+            text += draw(POINTS)
+        else:
+            words = draw(st.lists(WORDS, min_size=1, max_size=4))
+            text += f"{draw(SPACES)}{' '.join(words)}{draw(SPACES)}"
+        text += draw(SPACES)
+    return text
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> str:
+    blocks = [
+        f"<{name}>{draw(inline_markup())}</{name}>{draw(SPACES)}"
+        for name in draw(st.lists(BLOCKS, min_size=1, max_size=3))
+    ]
+    return "".join(blocks)
+
+
+@given(st.one_of(pages(), st.lists(FRAGMENTS, max_size=30).map("".join)))
+def test_an_identity_translation_returns_a_document_as_it_is(text: str) -> None:
+    document = SourceDocument(text, "html")
+    assert document.translated(unchanged(document.lines)) == text
+
+
+def in_capitals(lines: list[str]) -> list[Translation]:
+    """Translate lines to their letters in capitals; each word attends to its source."""
+    translations = []
+    for line in lines:
+        tokens = [
+            token.replace(" ", "\u2581") for token in re.findall(r" ?[\w'-]+| ?[^\w\s]", line)
+        ]
+        src = [*tokens, "</s>"]
+        tgt = [*map(str.upper, tokens), "</s>"]
+        blocks = AttentionBlocks([np.eye(len(src), dtype=np.float32)])
+        translations.append(Translation([NBestEntry(line.upper(), 0.0, tgt, [], blocks)], src))
+    return translations
+
+
+@given(pages())
+def test_markup_stays_at_its_words(text: str) -> None:
+    """But for white space: within an element at its end, it comes after the element."""
+    text = re.sub(r"(?<=\w)(?=<)|(?<=>)(?=\w)", " ", text)  # no markup within a word
+    document = SourceDocument(text, "html")
+    expected = re.sub(
+        r"(<code>.*?</code>|<[^<>]*>|&amp;)|[^<>&]+",
+        lambda part: part[1] or part[0].upper(),
+        re.sub(r"(title|alt)=(.)([^'\"]*)", lambda m: f"{m[1]}={m[2]}{m[3].upper()}", text),
+    )
+    translated = document.translated(in_capitals(document.lines))
+    assert "".join(translated.split()) == "".join(expected.split())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.text.joined_profile import HABITS, joined, new_habits, without_new_habits
+from seq2seq.text.known_words import record_of
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile, describe_source
 
 TARGET = ["aa", "bb", "cc", "dd"]
@@ -24,6 +25,7 @@ def profiles(draw: st.DrawFn) -> SourceProfile:
         values[name] = sorted(values[name])
     for name in ("characters", "tgt_characters"):
         values[name] = "".join(sorted(set(values[name])))
+    values["known_words"] = draw(st.sampled_from(["", *map(record_of, (["ab"], ["ab", "cd"]))]))
     values["tagged"] = values["tagged"] and bool(values["tags"])
     return SourceProfile(**values)
 

@@ -4,7 +4,9 @@ import random
 from typing import NamedTuple
 
 import pytest
+from tiers import one_quick
 
+from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.text.characters import is_lower
 from seq2seq.text.sentences import SentenceHabits, find_marks, split_sentences
 from seq2seq.text.source_profile import describe_source
@@ -30,6 +32,20 @@ class Script(NamedTuple):
             words[0] = words[0][0].upper() + words[0][1:]
         mark = draw.choice((self.statement, self.question))
         return (" " if self.has_spaces else "").join(words) + mark
+
+    def transliterated(self, text: str) -> str:
+        """Write an English text in the script, with its marks, and digits as they are."""
+        letters = [
+            self._letter(character) if character.isascii() and character.isalpha() else character
+            for character in text
+            if character != " " or self.has_spaces
+        ]
+        marks = {ord("."): self.statement, ord("?"): self.question}
+        return "".join(letters).translate(marks)
+
+    def _letter(self, letter: str) -> str:
+        form = self.word(letter.lower())
+        return form.upper() if self.has_capitals and letter.isupper() else form
 
 
 def letters(first: int, count: int) -> str:
@@ -68,6 +84,31 @@ def test_the_sentences_of_a_line_are_counted(name: str) -> None:
             *sentences
         ]
     assert right >= 198
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("data")
+    unpack_demo_corpora(folder)
+    return (folder / "demo/train.en").read_text(encoding="utf-8").splitlines()
+
+
+@one_quick("name", SCRIPTS, quick=9)
+def test_the_sentences_of_the_demo_are_counted_in_every_script(
+    name: str, english: list[str]
+) -> None:
+    """As a model of the text cuts its lines, which have one sentence."""
+    script = SCRIPTS[name]
+    draw = random.Random(name)
+    text = [script.transliterated(line) for line in english]
+    profile = describe_source(text[:2000], text[:2000])
+    assert profile.sentences == 1
+    right = 0
+    for _ in range(300):
+        sentences = draw.sample(text, draw.randint(2, 3))
+        between = " " if script.has_spaces else draw.choice(["", " "])
+        right += profile.parts(between.join(sentences)) == sentences
+    assert right >= 297
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -120,3 +161,30 @@ def test_a_turkish_sentence_begins_in_the_capital_of_its_language() -> None:
     assert profile.with_capital("ne g\u00fczel.") == "Ne g\u00fczel."
     english = ["It is late.", "No one came.", "In the end, it rained."] * 40
     assert describe_source(english, english).with_capital("it is.") == "It is."
+
+
+PAIRS = [(f"{a} {b}.", f"{b} {a}.") for a in ("One", "Two") for b in map(str, range(60))]
+
+
+def test_a_translation_of_fewer_or_more_sentences_is_noted() -> None:
+    """Lower case and a missing space hide no end, and abbreviations of both sides are none."""
+    src, tgt = zip(*PAIRS, strict=True)
+    profile = describe_source([*src, *["See ca. two."] * 4], [*tgt, *["Voir env. deux."] * 4])
+    assert profile.equal_sentences
+    note = "sentences of the source and of the translation are not equally many: "
+    assert profile.notes_on_sentences("One is. Two is.", "Un est.") == [f"{note}2, 1"]
+    assert profile.notes_on_sentences("One is. two is.", "Un est deux.") == [f"{note}2, 1"]
+    assert profile.notes_on_sentences("One is.", "Un est. Un est!") == [f"{note}1, 2"]
+    for line, translation in (
+        ("One is. Two is.", "Un est. Deux est."),
+        ("See ca. two.", "Voir env. deux."),
+        ("One", "Un"),
+    ):
+        assert profile.notes_on_sentences(line, translation) == []
+
+
+def test_nothing_is_noted_where_translations_have_other_sentences() -> None:
+    src, tgt = zip(*PAIRS, strict=True)
+    profile = describe_source(src, [f"Nous voyons! Ah. {line}" for line in tgt])
+    assert not profile.equal_sentences
+    assert profile.notes_on_sentences("One is. Two is.", "Un est.") == []

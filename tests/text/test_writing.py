@@ -185,9 +185,9 @@ def test_labels_are_written_as_translations_are(
 
 def test_what_is_set_aside_keeps_its_symbols() -> None:
     profile = describe_source(JAPANESE, ENGLISH * 2)
-    assert profile.in_target("\u00b9\u2122 \U0001f600 *") == "\u00b9\u2122 \U0001f600 *"
-    assert profile.in_target("\uff08\uff11\uff09") == "(1)"
-    assert SourceProfile().in_target("\uff08\uff11\uff09") == "\uff08\uff11\uff09"
+    assert profile.tail_in_target("\u00b9\u2122 \U0001f600 *") == "\u00b9\u2122 \U0001f600 *"
+    assert profile.label_in_target("\uff08\uff11\uff09") == "(1)"
+    assert SourceProfile().label_in_target("\uff08\uff11\uff09") == "\uff08\uff11\uff09"
 
 
 @given(st.text(max_size=30))
@@ -211,3 +211,47 @@ def test_kinds_of_marks() -> None:
     assert {kind_of_mark(mark) for mark in "!\uff01\u07f9"} == {"exclamation"}
     assert {kind_of_mark(mark) for mark in ".\u3002\u0964\u0589\u17d4"} == {"statement"}
     assert {kind_of_mark(mark) for mark in ",\u00bf\u00a1a"} == {""}
+
+
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [
+        ("1. ", "1. "),
+        ("\u0967. ", "1. "),
+        ("\uff11\uff0e", "1."),
+        ("\u2460", "1"),
+        ("\u30fb", "\u2022"),
+        ("\u30a2\uff0e", "\u30a2."),
+        ("(\u0915) ", "(\u0915) "),
+    ],
+)
+def test_a_label_is_written_as_translations_write_it(label: str, written: str) -> None:
+    """Its full stop is no final mark, which Hindi has of its own."""
+    assert describe_source(HINDI, ENGLISH[:100]).label_in_target(label) == written
+    assert describe_source(ENGLISH[:100], HINDI).label_in_target("1. ") == "1. "
+
+
+PERSIAN = [
+    f"\u0627\u06cc\u0646 \u06a9\u062a\u0627\u0628 {number} \u0627\u0633\u062a{mark}"
+    for number in "\u06f1\u06f2\u06f3\u06f4\u06f5\u06f6\u06f7\u06f8\u06f9\u06f0"
+    for mark in ".\u061f"
+    for _ in range(8)
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (
+            "\u0627\u064a\u0646 \u0643\u062a\u0627\u0628",
+            "\u0627\u06cc\u0646 \u06a9\u062a\u0627\u0628",
+        ),
+        ("\u0627\u06cc\u0640\u0640\u0640\u0646", "\u0627\u06cc\u0646"),
+        ("\u06a9\u0650\u062a\u0627\u0628 \u0665", "\u06a9\u062a\u0627\u0628 \u06f5"),
+        ("\u06a9\u062a\u0627\u0628?", "\u06a9\u062a\u0627\u0628\u061f"),
+    ],
+)
+def test_a_persian_text_is_read_in_its_letters(text: str, written: str) -> None:
+    assert describe_source(PERSIAN, PERSIAN).ordinary(text) == written
+    arabic = describe_source(ARABIC, ARABIC)
+    assert arabic.ordinary("\u0627\u0644\u0628\u06cc\u062a") == "\u0627\u0644\u0628\u064a\u062a"

@@ -26,7 +26,6 @@ class NextTokens:
     def __init__(self, room: int, allowed: Array) -> None:
         """Take the number of tokens that may precede end-of-sentence, and which are allowed [V]."""
         self.room, self.allowed = room, allowed
-        self.reserved = 0  # tokens of the room for what other rules than phrases require
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
@@ -54,6 +53,10 @@ class NextTokens:
         """Allow tokens whatever the other rules say, but for forbidden words and n-grams."""
         self.allowed[np.asarray(tokens, np.int64)] = True
         self.scaled = [token for token in self.scaled if token not in tokens]
+
+    def allowed_of(self, tokens: Iterable[int]) -> list[int]:
+        """Return those of the tokens that are still allowed."""
+        return [token for token in tokens if self.allowed[token]]
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
@@ -90,8 +93,43 @@ class Rule:
         """Restrict the choice of the next token."""
         raise NotImplementedError
 
+    def missing(self, state: Any) -> int:  # noqa: ARG002
+        """Return how many tokens a hypothesis still needs at least, as this rule counts them."""
+        return 0
+
+    def needed(self, state: Any) -> Iterable[int]:  # noqa: ARG002
+        """Return the tokens of which the next one may change `missing`."""
+        return ()
+
 
 _States = list[tuple[Rule, Any]]  # rules of a hypothesis, with their states
+_OTHER = -1  # a token that no rule needs
+
+
+def missing_tokens(states: _States) -> int:
+    """Return how many tokens a hypothesis still needs at least, by all rules together.
+
+    Rules need different tokens: a name within a phrase counts as one of the phrase.
+    """
+    return sum(rule.missing(state) for rule, state in states)
+
+
+def keep_room(states: _States, choice: NextTokens) -> None:
+    """Allow the tokens after which there is room for all that is missing.
+
+    A prefix is followed first: the limit leaves room for the rest behind it.
+    """
+    waiting = [(rule, state) for rule, state in states if rule.missing(state)]
+    if not waiting or choice.is_bound:
+        return
+
+    def fits(token: int) -> bool:
+        after = [(rule, rule.after(state, token)) for rule, state in waiting]
+        return missing_tokens(after) < choice.room
+
+    if not fits(_OTHER):
+        needed = {token for rule, state in waiting for token in rule.needed(state)}
+        choice.allow_only([token for token in choice.allowed_of(needed) if fits(token)])
 
 
 def rules_of(options: SearchOptions) -> list[Rule]:
@@ -128,8 +166,7 @@ class KeepPrefix(Rule):
 class KeepTokens(Rule):
     """Tokens that a hypothesis contains once if they are in the source, and never otherwise.
 
-    No hypothesis ends, nor has a final mark, before it contains all; if there is room for no other
-    token, it takes them.
+    No hypothesis ends, nor has a final mark, before it contains all.
     """
 
     def __init__(self, ids: range) -> None:
@@ -144,16 +181,20 @@ class KeepTokens(Rule):
     def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
         missing, sentence = state
         choice.forbid([token for token in self.ids if token not in missing])
-        phrases = sentence.lexical.phrases
-        if missing and phrases:
-            in_phrases = {token for phrase in phrases for token in phrase.tokens}
-            choice.reserved = sum(token not in in_phrases for token in missing)
         if missing and choice.is_bound:
             choice.forbid_if_others([EOS_ID])
         elif missing:
             choice.forbid([EOS_ID, *sentence.marks])
-            if choice.room - sentence.lexical.total <= len(missing):
-                choice.allow_only(missing)
+
+    def missing(self, state: tuple[Ids, Sentence]) -> int:
+        """Return the number of tokens that no phrase has."""
+        missing, sentence = state
+        phrases = sentence.lexical.phrases
+        in_phrases = {token for phrase in phrases for token in phrase.tokens}
+        return sum(token not in in_phrases for token in missing)
+
+    def needed(self, state: tuple[Ids, Sentence]) -> Ids:
+        return state[0]
 
 
 class PenalizeRepetition(Rule):
@@ -211,10 +252,9 @@ class RequirePhrases(Rule):
     """Phrases that a hypothesis must contain, unless its prefix leaves no choice.
 
     End-of-sentence and final marks wait for all phrases. A word that completes a phrase does not
-    continue. Once only the missing tokens fit within the limit, only they are allowed. Tokens that
-    advance a phrase are exempt from the repetition penalty and may be tokens that no other
-    hypothesis has; n-grams of phrases alone may repeat. A placeholder that a phrase needs is left
-    to it, and the phrase is completed then.
+    continue. Tokens that advance a phrase are exempt from the repetition penalty and may be tokens
+    that no other hypothesis has; n-grams of phrases alone may repeat. A placeholder that a phrase
+    needs is left to it, and the phrase is completed then.
     """
 
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
@@ -244,8 +284,7 @@ class RequirePhrases(Rule):
         advancing = list(lengths)
         missing = lexical.missing(progress)
         begun = any(token in self.kept_ids for ids, matched in missing for token in ids[:matched])
-        unmet = lexical.total - met
-        if begun or (unmet and choice.room <= unmet + choice.reserved):  # no token may be wasted
+        if begun:  # its placeholder comes once
             advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
             choice.allow_only(())
         elif progress.closed:
@@ -256,6 +295,14 @@ class RequirePhrases(Rule):
         if self.ngram:
             inside = {token for token in advancing if lengths[token] >= self.ngram}
             choice.repeated = [token for token in choice.repeated if token not in inside]
+
+    def missing(self, state: _Required) -> int:
+        sentence, progress = state
+        return sentence.lexical.total - sentence.lexical.met(progress)
+
+    def needed(self, state: _Required) -> set[int]:
+        sentence, progress = state
+        return {token for ids, _ in sentence.lexical.missing(progress) for token in ids}
 
     def _unwanted(
         self,
@@ -360,4 +407,5 @@ class RuleStates:
                 choices[slot * self.options.beam_size + k] = choice = NextTokens(room, free.copy())
                 for rule, state in states:
                     rule.mask(state, choice)
+                keep_room(states, choice)
         return choices

@@ -90,8 +90,8 @@ def router(service: Service) -> APIRouter:
         lines = [QueuedLine(line) for document in documents for line in document.lines]
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
-        join = requests.translated_documents
-        answers = await service.work(request, size * n_best, join, documents, translations, n_best)
+        join = partial(requests.translated_documents, language=pair.tgt, n_best=n_best)
+        answers = await service.work(request, size * n_best, join, documents, translations)
         return JSONResponse(_answer(body, answers, pair.src))
 
     @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)

@@ -130,13 +130,16 @@ def read_documents(texts: Sequence[str], format: DocumentFormat) -> list[SourceD
 
 
 def translated_documents(
-    documents: Sequence[SourceDocument], translations: Sequence[Translation], n_best: int = 1
+    documents: Sequence[SourceDocument],
+    translations: Sequence[Translation],
+    language: str,
+    n_best: int = 1,
 ) -> list[list[str]]:
-    """Return for each document its translation, then different ones of other ranks."""
+    """Return each document in a language, then its different translations of other ranks."""
     remaining, answers = iter(translations), []
     for document in documents:
         of_document = list(islice(remaining, len(document.lines)))
-        texts = [document.translated(of_document, rank) for rank in range(n_best)]
+        texts = [document.translated(of_document, rank, language) for rank in range(n_best)]
         answers.append(list(dict.fromkeys(texts)))
     return answers
 

@@ -196,6 +196,8 @@ def _answer(
     head = json_text({"source": pair.src, "target": pair.tgt})
     tail = {
         "notes": [translation.notes for translation in translations],
-        "documents": [text for text, *_ in requests.translated_documents(documents, translations)],
+        "documents": [
+            text for text, *_ in requests.translated_documents(documents, translations, pair.tgt)
+        ],
     }
     return f'{head[:-1]}, "translations": [{objects}], {json_text(tail)[1:]}'

@@ -7,7 +7,7 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.__main__ import main
-from seq2seq.inference.attention_map import AttentionMap, by_words
+from seq2seq.inference.attention_map import AttentionMap, by_words, labels_of
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
 from seq2seq.inference.translation import Translation, join_parts
@@ -178,6 +178,28 @@ def test_byte_tokens_are_decoded_in_words_and_headings() -> None:
         "\u041en\ufffd",
         "b",
     ]
+
+
+def test_the_bytes_of_a_character_are_labelled_with_it() -> None:
+    tokens = ["\u2581", "<0xE6>", "<0x97>", "<0xA5>", "<0x4B>", "<0xFF>", "<0xE6>", "<unk>", "</s>"]
+    labels = ["\u2581", *["\u65e5"] * 3, "K", "<0xFF>", "<0xE6>", "<unk>", "</s>"]
+    assert labels_of(tokens) == labels
+
+
+def test_a_part_has_the_text_of_its_line_and_its_translation(tiny_runs: dict[str, Path]) -> None:
+    """Its tokens spell what was searched, with other marks and characters."""
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    line = "Ba\u00a0mo lu! Zu\u3000ki\u3002 " * 20
+    translation = translator.translate(line)
+    assert translation.parts > 1
+    maps = list(translation.attention_maps())
+    sources = [attention.source for attention in maps]
+    assert len(sources) == translation.parts
+    assert "".join(sources).replace(" ", "") == line.replace(" ", "")
+    assert all(source.startswith(("Ba\u00a0mo", "Zu\u3000ki")) for source in sources)
+    texts = [attention.translation for attention in maps]
+    assert texts == list(translation.n_best[0].part_texts)
+    assert " ".join(texts) == translation.text
 
 
 def test_blank_lines_have_no_weights(tiny_runs: dict[str, Path]) -> None:

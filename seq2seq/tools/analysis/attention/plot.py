@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.inference import attention_map, nbest
-from seq2seq.inference.attention_map import AttentionMap, label_of, word_weights
+from seq2seq.inference.attention_map import AttentionMap, labels_of, word_weights
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures, files
 from seq2seq.runtime.errors import UserError, not_installed
@@ -143,7 +143,7 @@ def as_text(attention: AttentionMap, limit: int | None = None) -> str:
 
     Beyond `limit` columns of the terminal the further source tokens follow in maps below.
     """
-    labels = list(map(label_of, attention.tgt_tokens))
+    labels = labels_of(attention.tgt_tokens)
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
     room = columns if limit is None else max(1, (limit - width - 3) // cell)
@@ -156,8 +156,8 @@ def as_text(attention: AttentionMap, limit: int | None = None) -> str:
             lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
         numbers = range(first + 1, min(first + room, columns) + 1)
         lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in numbers))
-    tokens = enumerate(attention.src_tokens, start=1)
-    lines.append("  ".join(f"{number} {label_of(token)}" for number, token in tokens))
+    columns_of_source = enumerate(labels_of(attention.src_tokens), start=1)
+    lines.append("  ".join(f"{number} {label}" for number, label in columns_of_source))
     return "\n".join(lines)
 
 
