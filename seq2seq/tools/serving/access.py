@@ -175,12 +175,17 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if headers.get("allow") == "GET":
+                    headers["allow"] = "GET, HEAD"
             await send(message)
 
         self._active += 1
         try:
-            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+            # uvicorn sends the headers alone of an answer to HEAD.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            scope = {**scope, "method": method, "path": scope["path"].rstrip("/") or "/"}
             if (refused := self._refusal(scope)) is not None:
                 answer = error_response(*refused)
                 await answer(scope, receive, send_guarded)
@@ -203,7 +208,10 @@ class Guard:
         headers, hosts = Headers(scope=scope), self._access.hosts
         if self._active > MAX_CONNECTIONS and scope["path"] != HEALTH:
             return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
-        if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
+        # HTTP/1.0 of a load balancer may lack the header, which every browser sends.
+        may_lack_host = scope["http_version"] == "1.0" and "host" not in headers
+        is_known = hosts is None or host_name(headers.get("host", "")) in hosts
+        if not (is_known or may_lack_host):
             return 400, "the Host header names another server than those allowed", {}
         if scope["method"] == "POST" and not self._access.accepts_page(headers):
             return 403, "a page of another site asks, which this server does not allow", {}
@@ -216,7 +224,8 @@ class Guard:
         logger.debug("request", extra={"request": figures})
 
 
-def _host_name(host: str) -> str:
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
     name, _, port = host.lower().rpartition(":")
     return (name if port.isdecimal() else host.lower()).strip("[]")
 
