@@ -332,6 +332,6 @@ def test_http_1_0_needs_no_host(tiny_pairs: LanguagePairs) -> None:
     """HAProxy's health check has none."""
     with serve(tiny_pairs, access=Access(hosts=frozenset(["localhost"]))) as served:
         for line, status in ((b"", b"200"), (b"Host: evil.example\r\n", b"400")):
-            with raw(served, b"GET /health HTTP/1.0\r\n" + line + b"\r\n") as connection:
-                with connection.makefile("rb") as answer:
-                    assert answer.readline().split()[1] == status
+            head = b"GET /health HTTP/1.0\r\n" + line + b"\r\n"
+            with raw(served, head) as connection, connection.makefile("rb") as answer:
+                assert answer.readline().split()[1] == status
