@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
@@ -23,6 +23,7 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
 HEALTH = "/health"  # which is answered at any load
+_LOGGED = ("client", "pair", "lines", "characters")  # of the state of a request
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -155,6 +156,17 @@ def _described(mistake: Mapping[str, Any]) -> str:
     return f"{place}: {message}" if place else message
 
 
+class RequestFigures(NamedTuple):
+    """Request that has been answered."""
+
+    route: str | None  # path as it is declared, without values; None: there is no such path
+    status: int
+    seconds: float
+    pair: str | None  # of languages; None: nothing was accepted for translation
+    lines: int
+    characters: int
+
+
 class Guard:
     """Outermost ASGI application: everything that holds for every request."""
 
@@ -162,6 +174,7 @@ class Guard:
         self._app = app
         self._access = access
         self.stop_waiting = stop_waiting  # for bodies, after some seconds more
+        self.on_answer: Callable[[RequestFigures], None] | None = None
         self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -218,10 +231,15 @@ class Guard:
         return None
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        """Log the figures of a request, and pass them on."""
+        state = scope.get("state", {})
         figures = {"path": scope["path"], "status": status, "seconds": round(seconds, 3)}
-        if client := scope.get("state", {}).get("client"):
-            figures["client"] = client
+        figures |= {name: state[name] for name in _LOGGED if name in state}
         logger.debug("request", extra={"request": figures})
+        if self.on_answer is not None:
+            route = getattr(scope.get("route"), "path", None)
+            work = state.get("pair"), state.get("lines", 0), state.get("characters", 0)
+            self.on_answer(RequestFigures(route, status, seconds, *work))
 
 
 def host_name(host: str) -> str:

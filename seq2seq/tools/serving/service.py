@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -219,6 +219,11 @@ class Service:
     worker: Worker = field(default_factory=Worker)
     _arriving: set[asyncio.Timeout] = field(default_factory=set)  # limits of bodies
 
+    @cached_property
+    def _names(self) -> dict[Translator, str]:
+        """Return the pair of languages of each translator."""
+        return {translator: str(pair) for pair, translator in self.pairs.items()}
+
     def stop_waiting(self, seconds: float) -> None:
         """Wait for the bodies that are arriving for some seconds more at most."""
         latest = asyncio.get_running_loop().time() + seconds
@@ -298,6 +303,9 @@ class Service:
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
         """Return translations, as the queue does; if the client disconnects, drop its lines."""
+        request.state.pair = self._names[search.translator]
+        request.state.lines = len(lines)
+        request.state.characters = sum(len(line.text) for line in lines)
         waiting = self.queue.translate(search, lines, self.limits.seconds, sharer_of(request))
         answer = asyncio.ensure_future(waiting)
         gone = asyncio.ensure_future(_disconnected(request))
