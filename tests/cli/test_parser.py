@@ -84,6 +84,8 @@ def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixtu
 
 
 def test_an_abbreviation_with_a_value_is_refused_too(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refusal(["translate", "-m", "run", "--beam-size", "5"], capsys)  # as in Python
+    assert "--beam-size; did you mean '--beam'?\n" in error
     error = refusal(["translate", "-m", "run", "--bea=5"], capsys)
     assert "--bea=5; did you mean '--beam'?\n" in error
 
