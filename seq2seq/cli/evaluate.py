@@ -151,6 +151,7 @@ def run(options: Options) -> int:
     lists = [lines for _, lines in references]
     segmentation = segmentation_of(language, lists, options.tokenize)
     _log_notes(files, texts, references, segmentation)
+    _log_unlike(options, texts, references)
     hypotheses = [lines for _, lines in texts]
     how = (lists, options.lowercase, segmentation)
     if len(hypotheses) == 2:
@@ -194,6 +195,16 @@ def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segme
     )
     for note in filter(None, notes):
         logger.info(f"note: {note}")
+
+
+def _log_unlike(options: Options, hypotheses: Texts, references: Texts) -> None:
+    """Log which references are written otherwise than translations."""
+    from seq2seq.evaluation.writing_notes import writing_notes
+
+    for name, lines in hypotheses:
+        for reference, answers in references:
+            for note in writing_notes(lines, answers, options.lowercase):
+                logger.info(f"note: {reference} against {name}: {note}")
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:

@@ -15,6 +15,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Difference, Resamples, differing_sentences
+from seq2seq.evaluation.writing_notes import writing_notes
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
@@ -194,4 +195,6 @@ def _score(
     )
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
+    for note in writing_notes(hypotheses, task.text.tgt, task.lowercase):
+        logger.info(f"note: {note}")
     return ScoredOutput(file, scored)
