@@ -201,10 +201,12 @@ def _log_unlike(options: Options, hypotheses: Texts, references: Texts) -> None:
     """Log which references are written otherwise than translations."""
     from seq2seq.evaluation.writing_notes import writing_notes
 
+    several = len(hypotheses) + len(references) > 2
     for name, lines in hypotheses:
         for reference, answers in references:
             for note in writing_notes(lines, answers, options.lowercase):
-                logger.info(f"note: {reference} against {name}: {note}")
+                pair = f"{reference} against {name}: " if several else ""
+                logger.info(f"note: {pair}{note}")
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:

@@ -192,7 +192,7 @@ def trained_on(train: ParallelText, valid: ParallelText) -> str | None:
     """Return a note if the validation text is the training text, or its start or end."""
     count = len(valid)
     for start, part in ((0, "first"), (len(train) - count, "last")):
-        rows = range(count if start >= 0 else 0)
+        rows = range(count if 0 <= start <= len(train) - count else 0)
         if rows and all(
             train.src[start + row] == valid.src[row] and train.tgt[start + row] == valid.tgt[row]
             for row in rows

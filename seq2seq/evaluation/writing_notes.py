@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from seq2seq.text.characters import OPENING, QUOTES
 from seq2seq.text.spread import spread_rows
 
 _SAMPLE = 2000  # lines that are compared
@@ -22,6 +23,7 @@ _GRAM = 4  # characters of the n-grams by which lines are alike
 
 _SPACED, _ATTACHED = re.compile(r"\s[^\w\s](?=\s|$)"), re.compile(r"\w[^\w\s](?=\s|$)")
 _ENTITY = re.compile(r"&(?:\w+|#\d+|#x[0-9a-fA-F]+);")
+_QUOTATION = frozenset(QUOTES + OPENING) - frozenset("([\u00bf\u00a1\uff08")
 _PIECE = re.compile("@@(?=\\s|$)|\u2581|\uffed")
 
 
@@ -96,7 +98,8 @@ def _marks(texts: Texts) -> Iterator[str]:
         (mark, other)
         for mark, lines in ours.items()
         for other, other_lines in theirs.items()
-        if len(theirs.get(mark, ())) <= _STRAY * len(lines)
+        if _is_same_kind(mark, other)
+        and len(theirs.get(mark, ())) <= _STRAY * len(lines)
         and len(ours.get(other, ())) <= _STRAY * len(other_lines)
         and min(len(lines), len(other_lines)) >= max(_FEWEST, _FREQUENT * len(texts.references))
         and len(lines & other_lines) > _UNLIKE * min(len(lines), len(other_lines))
@@ -106,6 +109,17 @@ def _marks(texts: Texts) -> Iterator[str]:
         reference_marks = " ".join(dict.fromkeys(other for _, other in pairs))
         text = f"references write {reference_marks} where translations write {hypothesis_marks}"
         yield f"{text}; write one of them in both"
+
+
+def _is_same_kind(mark: str, other: str) -> bool:
+    """Return whether two marks are forms of one: of quotation marks, of hyphens, of full stops."""
+    if mark == other:
+        return False
+    categories = {unicodedata.category(character) for character in (mark, other)}
+    if categories == {"Pd"} or _QUOTATION.issuperset((mark, other)):
+        return True
+    names = [f" {unicodedata.name(character, character)}" for character in (mark, other)]
+    return names[0].endswith(names[1]) or names[1].endswith(names[0])
 
 
 def _lines_by_mark(lines: Sequence[str]) -> dict[str, set[int]]:
