@@ -297,7 +297,8 @@ def test_sentences_beyond_the_limit_are_reported(
 ) -> None:
     monkeypatch.setattr(attention_plot, limit, 2)
     maps = [chain(3), BLANK, chain(4), chain(5)]
-    (note,) = write_attention(maps, ["first", "", "second", "third"], tmp_path / name)
+    groups = groups_of(maps, ["first", "", "second", "third"])
+    (note,) = write_attention(groups, tmp_path / name)
     assert "shows the first 2 maps" in note
     content = (tmp_path / name).read_text(encoding="utf-8")
     assert "second" in content
