@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from seq2seq.runtime.errors import argument
 from seq2seq.text.characters import OPENING, QUOTES
 from seq2seq.text.spread import spread_rows
 
@@ -87,8 +88,9 @@ def _cases(texts: Texts) -> Iterator[str]:
     for kind, is_so in (("in lower case", str.islower), ("in capitals", str.isupper)):
         shares = _share(is_so, texts.hypotheses), _share(is_so, texts.references)
         if abs(shares[0] - shares[1]) > _UNLIKE:
+            remedy = f"{argument('lowercase')} ignores case"
             text = f"{_side(shares)} are {kind} ({max(shares):.0%} of the lines), and"
-            yield f"{text} {_other(shares)} are not ({min(shares):.0%}); --lowercase ignores case"
+            yield f"{text} {_other(shares)} are not ({min(shares):.0%}); {remedy}"
 
 
 def _marks(texts: Texts) -> Iterator[str]:

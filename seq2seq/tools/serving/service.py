@@ -164,7 +164,10 @@ def translated_documents(
     for document in documents:
         of_document = list(islice(remaining, len(document.lines)))
         texts = [document.translated(of_document, rank) for rank in range(n_best)]
-        answers.append(list(dict.fromkeys(texts)))
+        different: dict[str, str] = {}  # by their characters but for spaces
+        for text in texts:
+            different.setdefault("".join(text.split()), text)
+        answers.append(list(different.values()))
     return answers
 
 
