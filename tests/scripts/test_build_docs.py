@@ -67,6 +67,10 @@ def test_every_option_is_on_the_command_line_page() -> None:
 
 def test_every_key_is_on_the_page_of_config_keys() -> None:
     page, schema = config_keys_page(), json_schema()
+    targets = re.findall('<span id="([^"]+)"></span>', page)
+    assert {"seed", "training.decay", "data.train.src", "data.valid.src"} <= set(targets)
+    assert len(targets) == len(set(targets))
+    page = re.sub("<span .*?</span>", "", page)
     keys = list(schema["properties"].keys() - schema["$defs"].keys())
     for section in schema["$defs"].values():
         keys += section.get("properties", ())
