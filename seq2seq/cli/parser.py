@@ -150,6 +150,15 @@ def parse(arguments: Sequence[str], groups: Groups) -> Call:
     return Call(module.run, options, named_scores(values.values()))
 
 
+def complete_parser(groups: Groups) -> Parser:
+    """Return the parser of `seq2seq` with the arguments of all commands."""
+    parser = _main_parser(groups)
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    for name, (package, summary) in commands_of(groups).items():
+        describe(subparsers.add_parser(name, help=summary), command_module(name, package))
+    return parser
+
+
 def _main_parser(groups: Groups) -> _MainParser:
     """Return the parser of `seq2seq`, without its commands."""
     parser = _MainParser(

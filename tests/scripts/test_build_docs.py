@@ -61,7 +61,7 @@ def test_every_option_is_on_the_command_line_page() -> None:
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
         options = [each for action in parser._actions for each in action.option_strings]
-        assert options or name in ("explain", "runs")
+        assert options or name in ("completion", "explain", "runs")
         assert [each for each in options if f"`{each}" not in section] == []
 
 
