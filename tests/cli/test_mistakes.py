@@ -250,7 +250,9 @@ CONFIGS = {
         T, config_errors("line 11: column 6: invalid YAML: ..."), config("size: 340}", "size: 340")
     ),
     "a tab": Row(
-        T, config_errors("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")
+        T,
+        config_errors("line 4: begins with a tab; indent with spaces"),
+        config("  src_", "\tsrc_"),
     ),
     "another encoding": Row(
         T,
