@@ -255,7 +255,7 @@ def _cell(hint: str, weight: float, percentage: bool) -> str:
 
 
 SHOWN = 0.05  # least weight whose percentage is shown
-HEAVY = 0.5  # weight from which a percentage is written in the colour of the ground
+HEAVY = 0.6  # weight from which a percentage is written in the colour of the ground
 CELL = 0.26  # inches, as all lengths here
 LABEL_GAP = 0.12  # between labels and cells: room for the word bars
 LINE = 0.19  # height of a line of a title
