@@ -14,11 +14,12 @@ RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
        numpy onnx onnxruntime protobuf sentencepiece \
        pydantic pyyaml safetensors \
        fastapi h11 jinja2 python-multipart uvicorn uvloop \
+       prometheus-client \
     && useradd --system --no-create-home --uid 10001 seq2seq
 USER 10001
 ENV SEQ2SEQ_HOST=0.0.0.0 SEQ2SEQ_MODEL=/model OMP_NUM_THREADS=1
 EXPOSE 8000
 HEALTHCHECK --start-period=30s --interval=10s --timeout=5s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health')"]
+    CMD ["seq2seq", "serve", "--health"]
 ENTRYPOINT ["seq2seq"]
 CMD ["serve"]

@@ -24,6 +24,7 @@ from documentation.translating import translating_page
 ROOT = Path(__file__).resolve().parent.parent
 STAGED, SITE = ROOT / "build/docs", ROOT / "build/site"
 _DIAGRAM = re.compile(r"^!\[[^\]]*\]\([^)\s]*images/([\w-]+\.svg)\)$", re.MULTILINE)
+_PAGES_ALONE = ("labs", "tutorials")  # folders that have nothing but pages
 GENERATED = {
     "reference/command-line.md": command_line_page,
     "reference/config-keys.md": config_keys_page,
@@ -54,7 +55,7 @@ def main() -> int:
 def stage(folder: Path) -> None:
     """Write all pages of the site into a new folder; raise ValueError if two have one name."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("solutions"))
+    shutil.copytree(ROOT / "docs", folder, ignore=_left_out)
     for notebook in folder.rglob("*.ipynb"):
         text = notebook_page(notebook, notebook.parent)
         _write(notebook.with_suffix(".md"), text)
@@ -65,6 +66,18 @@ def stage(folder: Path) -> None:
         path.write_text(_DIAGRAM.sub(_inline_diagram, text), encoding="utf-8")
     for name, page in GENERATED.items():
         _write(folder / name, page())
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Return what is no page of the navigation: solutions, and what executed notebooks leave."""
+    if Path(folder).name not in _PAGES_ALONE:
+        return set()
+    pages = {Path(page).stem for page in re.findall(r'"([\w/-]+\.md)"', _navigation())}
+    return {name for name in names if Path(name).stem not in pages or name in pages}
+
+
+def _navigation() -> str:
+    return (ROOT / "zensical.toml").read_text(encoding="utf-8")
 
 
 def _inline_diagram(image: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ GROUPS = {  # headings, and their commands with package and summary; modules hav
         "configs": (CLI, "list the configs that come with the package, or copy some"),
         "explain": (CLI, "describe a key of the config"),
         "schema": (CLI, "print the JSON schema of a config, for editors"),
+        "completion": (CLI, "print a script that completes commands in a shell"),
     },
     "train": {
         "train": (CLI, "train a model from a YAML config"),

@@ -62,11 +62,14 @@ class Served(NamedTuple):
 
 @contextmanager
 def serve(
-    pairs: LanguagePairs, limits: Limits | None = None, access: Access | None = None
+    pairs: LanguagePairs,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    metrics: Any = None,
 ) -> Iterator[Served]:
     limits = limits or Limits()
     with listen("127.0.0.1", 0) as listening:
-        server = server_for(create_app(pairs, limits, access), limits.seconds)
+        server = server_for(create_app(pairs, limits, access, metrics=metrics), limits.seconds)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         address = address_of(listening)

@@ -1,6 +1,7 @@
 """The page of all config keys with values, default and description, from the schema."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from documentation.markdown import escape
@@ -18,7 +19,10 @@ def config_keys_page() -> str:
     schema = json_schema()
     parts = [_INTRODUCTION]
     for title, section, defaults in _sections(schema):
-        rows = [_row(key, value, defaults, schema) for key, value in section["properties"].items()]
+        rows = [
+            _row(key, _anchors(title, key), (value, defaults), schema)
+            for key, value in section["properties"].items()
+        ]
         text = escape(section.get("description", "").partition("\n")[0])
         head = "| key | default | |\n| --- | --- | --- |\n"
         parts.append(f"## {title}\n\n{text}\n\n{head}" + "\n".join(filter(None, rows)) + "\n")
@@ -41,8 +45,19 @@ def _sections(schema: Schema) -> Iterator[tuple[str, Schema, Schema]]:
         yield ", ".join(names), section, {}
 
 
-def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
-    """Return the row of a key in its section's table; nothing for a section of the root."""
+def _anchors(title: str, key: str) -> str:
+    """Return targets of links such as `config-keys.md#training.decay`."""
+    sections = re.findall("`(.*?)`", title) or [""]
+    names = (f"{section}.{key}".removeprefix(".") for section in sections)
+    return "".join(f'<span id="{name}"></span>' for name in names)
+
+
+def _row(key: str, anchors: str, described: tuple[Schema, Schema], schema: Schema) -> str:
+    """Return the row of a key in its section's table; nothing for a section of the root.
+
+    `described` are the schema of the key and the defaults of the section.
+    """
+    value, defaults = described
     if "description" not in value:
         return ""
     default = "required"
@@ -51,4 +66,4 @@ def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
         given = defaults.get(key, given) if isinstance(given, list) else given
         default = f"`{given if isinstance(given, str) else json.dumps(given)}`"
     values = "" if section_of(value, schema) else f"<br>*{values_of(value, schema)}*"
-    return f"| `{key}` | {default} | {escape(value['description'])}{values} |"
+    return f"| {anchors}`{key}` | {default} | {escape(value['description'])}{values} |"

@@ -147,6 +147,7 @@ def run(options: Options) -> int:
     lists = [lines for _, lines in references]
     segmentation = segmentation_of(language, lists, options.tokenize)
     _log_notes(files, texts, references, segmentation)
+    _log_unlike(options, texts, references)
     hypotheses = [lines for _, lines in texts]
     how = (lists, options.lowercase, segmentation)
     if len(hypotheses) > 1:
@@ -227,6 +228,18 @@ def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segme
     )
     for note in filter(None, notes):
         logger.info(f"note: {note}")
+
+
+def _log_unlike(options: Options, hypotheses: Texts, references: Texts) -> None:
+    """Log which references are written otherwise than translations."""
+    from seq2seq.evaluation.writing_notes import writing_notes
+
+    several = len(hypotheses) + len(references) > 2
+    for name, lines in hypotheses:
+        for reference, answers in references:
+            for note in writing_notes(lines, answers, options.lowercase):
+                pair = f"{reference} against {name}: " if several else ""
+                logger.info(f"note: {pair}{note}")
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:

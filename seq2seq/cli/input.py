@@ -1,8 +1,9 @@
 """Input lines of a file or stdin: read in groups, decoded, and reported on if unusual."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
 
 STDIN = "standard input"
+_PROMPT = "> "
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _LISTED_CHARACTERS = 60  # maximum of a quoted text
@@ -61,6 +63,33 @@ def open_input(path: Path | None, check: Check = reading.check_is_text) -> Itera
     """Yield the lines of a file, or of stdin; raises UserError, and RunError if it is damaged."""
     with open_bytes(path, check) as file:
         yield reading.bounded_lines(file, name_of(path))
+
+
+@contextmanager
+def typed_lines() -> Iterator[Lines]:
+    """Yield lines as a user types them, with a prompt, editing and history; Ctrl-C ends quietly."""
+    with suppress(ImportError):  # Python may be built without
+        import readline  # noqa: F401  (input uses it)
+    try:
+        yield _typed()
+    except KeyboardInterrupt as stop:
+        print()  # below what is typed
+        raise Quit(*stop.args) from None
+
+
+class Quit(KeyboardInterrupt):
+    """Ctrl-C of a user who has finished: the exit code alone says so."""
+
+    signal_number = signal.SIGINT
+
+
+def _typed() -> Lines:
+    while True:
+        try:
+            yield f"{input(_PROMPT)}\n".encode(errors="surrogateescape")
+        except EOFError:
+            print()
+            return
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 from seq2seq import __version__
+from seq2seq.cli.arguments import option
 from seq2seq.cli.options import (
     CommandLine,
     DecodingOverrides,
@@ -63,6 +64,9 @@ class Parser(argparse.ArgumentParser):
         name, options = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
         if meant := [text for text in options if text.startswith(name) and name != "-"]:
             return f"; did you mean '{meant[0]}'?"
+        spelled = self._option_string_actions.get(option(name.lstrip("-").replace("-", "_")))
+        if spelled is not None:  # an argument of Python, as keys and requests have it
+            return f"; did you mean '{spelled.option_strings[-1]}'?"
         if self._takes_overrides():
             from seq2seq.config.schema import Config
             from seq2seq.config.suggestions import suggest_override
@@ -144,6 +148,15 @@ def parse(arguments: Sequence[str], groups: Groups) -> Call:
     check_paths(*paths_of(values.values()))
     options = filled(module.Options, values, line)
     return Call(module.run, options, named_scores(values.values()))
+
+
+def complete_parser(groups: Groups) -> Parser:
+    """Return the parser of `seq2seq` with the arguments of all commands."""
+    parser = _main_parser(groups)
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    for name, (package, summary) in commands_of(groups).items():
+        describe(subparsers.add_parser(name, help=summary), command_module(name, package))
+    return parser
 
 
 def _main_parser(groups: Groups) -> _MainParser:

@@ -300,6 +300,10 @@ def _open(options: Options) -> Iterator[Iterable[_Row]]:
     if _arrives_by_line(options) and not options.stream:
         console.logger.info("Type one sentence per line; end with Ctrl-D.")
     check = check_is_readable if options.format else check_is_text
+    if _is_typed(options):
+        with input_lines.typed_lines() as typed_lines:
+            yield _rows(options, typed_lines, name_of(None))
+        return
     with input_lines.open_input(options.input, check) as lines:
         yield _rows(options, lines, name_of(options.input))
 
@@ -318,6 +322,12 @@ def _rows(options: Options, lines: Iterable[bytes], name: str) -> Iterable[_Row]
         by_name = {"prefix": prefix, "constraints": "", **dict(zip(files, required, strict=True))}
         rows.append(_Row(line, by_name["prefix"], by_name["constraints"].split("\t")))
     return rows
+
+
+def _is_typed(options: Options) -> bool:
+    """Return whether a user types lines and reads their translations below."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and not (options.text or options.input or options.stream)
 
 
 def _arrives_by_line(options: Options) -> bool:

@@ -1,5 +1,6 @@
 """Parse the YAML file of a config into text by key, with the line number of every key."""
 
+import unicodedata
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -36,8 +37,13 @@ def read_document(path: Path) -> Document:
     line = None
     try:
         # PyYAML's base loader creates no objects and keeps every scalar as text.
-        root = yaml.compose(_read_text(path), Loader=yaml.BaseLoader)
+        text = _read_text(path)
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
+        if (indented := _unusual_indent(text)) is not None:
+            document.issues.append(indented)
+            document.incomplete = True
+            return document
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
         column = f"column {mark.column + 1}: " if mark else ""
@@ -49,6 +55,10 @@ def read_document(path: Path) -> Document:
         reason = f"invalid YAML: {' '.join(str(error).split())}"
     else:
         if isinstance(root, yaml.MappingNode):
+            if (indented := _unusual_indent(text, ascii_too=False)) is not None:
+                document.issues.append(indented)
+                document.incomplete = True
+                return document
             document.tree = _read_mapping(root, (), document)
             return document
         reason = "the file is empty" if root is None else "the top level is not a mapping"
@@ -91,6 +101,26 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: {reason}{hint}") from None
 
 
+def _unusual_indent(text: str, ascii_too: bool = True) -> ConfigIssue | None:
+    """Return an issue for the first line that is indented by other characters than spaces."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        indent = line[: len(line) - len(line.lstrip())]
+        others = [character for character in indent if character not in " \r"]
+        if line.strip() and others and (ascii_too or not others[0].isascii()):
+            name = unicodedata.name(others[0], "TAB" if others[0] == "\t" else "CONTROL CHARACTER")
+            article = "an" if name[0] in "AEIO" else "a"
+            text = f"begins with {article} {name.lower()}; indent with spaces"
+            return ConfigIssue(number, text)
+    return None
+
+
+def _within_curly_marks(value: str) -> bool:
+    """Return whether a value has the quotation marks of a word processor, which YAML keeps."""
+    ends = (value[0], value[-1]) if len(value) > 1 else ("", "")
+    names = [unicodedata.name(character, "") for character in "".join(ends)]
+    return not value.isascii() and all("QUOTATION MARK" in name for name in names) and bool(names)
+
+
 def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) -> Tree:
     """Convert a YAML mapping to a dict, recording the line of each key and any issue."""
     tree: Tree = {}
@@ -123,6 +153,9 @@ def read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
     if isinstance(node, yaml.MappingNode):
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
+        if node.style is None and _within_curly_marks(node.value):
+            text = f"{'.'.join(path)}: {node.value} is within curly quotation marks; use ' or \""
+            document.issues.append(ConfigIssue(document.lines[path], text))
         return None if node.style is None and node.value in NULLS else str(node.value)
     entries = []
     for number, entry in enumerate(node.value, start=1):

@@ -27,7 +27,7 @@ from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.overrides import apply_override
 from seq2seq.config.training import TrainingConfig as TrainingConfig
-from seq2seq.runtime import argument_types, console
+from seq2seq.runtime import argument_types, console, errors
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 SCHEMA_TITLE = "Config of seq2seq"
@@ -151,6 +151,7 @@ def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedC
     path = Path(path)
     overrides = argument_types.text_list(overrides, "overrides", "such as ['model.dropout=0.2']")
     document = read_document(path)
+    errors.remember_config(path)
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: has the key {VARIANTS}; use it with `seq2seq compare`")
     issues = document.issues

@@ -9,6 +9,7 @@ from pathlib import Path
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, section_class
 
 _SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
+_SIMILAR_START = 0.85  # of a key's first word
 _LONGEST = 60  # characters of a name that spelling is compared for
 _COMMON_NAMES = json.loads(Path(__file__).with_name("names_of_other_tools.json").read_text("utf-8"))
 # Names of keys in several sections.
@@ -25,7 +26,7 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     if (key := _COMMON_NAMES.get(name, "")) in ours:
         return f"; did you mean '{key}' ({ours[key]})?"
     section_keys = getattr(section_at(schema, path[:-1]), "model_fields", {})
-    if close := _close(name, section_keys, _SIMILAR):
+    if close := _close(name, section_keys, _SIMILAR) or _close_start(name, section_keys):
         return _suggest(close)
     elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
     return _suggest(
@@ -60,6 +61,14 @@ def is_value(section: type[Section] | None) -> bool:
 
 def _close(name: str, names: Iterable[str], least: float) -> list[str]:
     return difflib.get_close_matches(name[:_LONGEST], list(names), 1, least)
+
+
+def _close_start(name: str, names: Iterable[str]) -> list[str]:
+    """Return the name whose first word is similar, if it is the only one with that word."""
+    starts = [key.partition("_")[0] for key in names]
+    close = _close(name, starts, _SIMILAR_START)
+    found = [key for key in names if key.partition("_")[0] in close]
+    return found if len(found) == 1 else []
 
 
 def _suggest(keys: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
-from seq2seq.runtime import console, file_types
+from seq2seq.runtime import file_types
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_regular_file
 from seq2seq.text.characters import is_blank
@@ -172,7 +173,7 @@ def has_text(src: str, tgt: str) -> bool:
 def no_usable_pair(name: str, pairs: int) -> UserError:
     """Return the error for a text all of whose pairs have a blank side."""
     return UserError(
-        f"{name}: none of the {console.counted(pairs, 'pair')} has text on both sides. "
+        f"{name}: none of the {counted(pairs, 'pair')} has text on both sides. "
         "Check that these are the right files."
     )
 
@@ -182,9 +183,24 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     same = sum(map(str.__eq__, text.src, text.tgt)) if same is None else same
     if 2 * same < len(text):
         return None
-    pairs = console.counted(len(text), "pair")
+    pairs = counted(len(text), "pair")
     note = f"note: source and target are identical in {same:,} of {pairs} of {text.source_name}"
     return f"{note}; check that these are the right files"
+
+
+def trained_on(train: ParallelText, valid: ParallelText) -> str | None:
+    """Return a note if the validation text is the training text, or its start or end."""
+    count = len(valid)
+    for start, part in ((0, "first"), (len(train) - count, "last")):
+        rows = range(count if 0 <= start <= len(train) - count else 0)
+        if rows and all(
+            train.src[start + row] == valid.src[row] and train.tgt[start + row] == valid.tgt[row]
+            for row in rows
+        ):
+            some = f"the {part} {counted(count, 'pair')} of " if count < len(train) else ""
+            text = f"warning: data.valid ({valid.source_name}) is {some}the training text: its"
+            return f"{text} scores say nothing about other text. `seq2seq split` holds some out"
+    return None
 
 
 def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:

@@ -19,6 +19,7 @@ from seq2seq.text.text_files import compressing, iter_lines, iter_text
 DELIMITERS = ",;\t|"  # in order of preference
 NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_SEPARATOR = re.compile(r"\"?sep=([^\w\s]|\t)\"?\s*")  # of Excel
 _LISTED_NAMES = 10
 _HEADER_WORDS = frozenset(
     """column columns english french german id index label lang language line original pair
@@ -51,28 +52,32 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield two cells of each record, by number, or by name in the header.
 
     Cells are quoted as in RFC 4180; a line break within a cell becomes a space. The delimiter is a
-    comma, semicolon, tab or bar: the first one that divides the first line into the columns.
+    comma, semicolon, tab or bar: the first one that divides the first line into the columns, or
+    what Excel's line `sep=;` before it names.
     Raises UserError as `iter_text` does, for malformed quotes, a missing column and a record with
     another number of cells than the first.
     """
     lines = (line for text in iter_text(path) for line in io.StringIO(text, newline="\n"))
-    start, positions = next(lines), as_numbers(columns)
-    names, delimiter = _header(start, columns)
+    start, positions, above = next(lines), as_numbers(columns), 0
+    delimiters = DELIMITERS
+    if (named := _SEPARATOR.fullmatch(start)) is not None:
+        start, delimiters, above = next(lines, ""), named[1], 1
+    names, delimiter = _header(start, columns, delimiters)
     reader = csv.reader(chain([start], lines), delimiter=delimiter, strict=True)
     try:
         if positions is None:
             next(reader)
-            positions = [_position(names, column, f"{path}:1") for column in columns]
+            positions = [_position(names, column, f"{path}:{above + 1}") for column in columns]
         size = len(names)
         for record in filter(None, reader):  # blank lines have no cells
-            place = f"{path}:{reader.line_num}"
+            place = f"{path}:{above + reader.line_num}"
             if len(record) != size or size <= max(positions):
                 reason = f"the first one {size}. Quote a cell that contains {delimiter!r}"
                 raise UserError(f"{place}: the record has {counted(len(record), 'cell')}, {reason}")
             src, tgt = (as_line(record[position], place) for position in positions)
             yield src, tgt
     except csv.Error as error:
-        reason = f"{path}:{reader.line_num}: malformed CSV ({error})."
+        reason = f"{path}:{above + reader.line_num}: malformed CSV ({error})."
         raise UserError(f"{reason} Close each quoted cell, and double the quotes in it") from None
 
 
@@ -91,10 +96,10 @@ def iter_json_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, s
             yield src, tgt
 
 
-def _header(line: str, columns: Sequence[str]) -> tuple[list[str], str]:
+def _header(line: str, columns: Sequence[str], delimiters: Sequence[str]) -> tuple[list[str], str]:
     """Return the cells of the first line of a CSV, and its delimiter."""
-    positions, longest = as_numbers(columns), ([""], DELIMITERS[0])
-    for delimiter in DELIMITERS:
+    positions, longest = as_numbers(columns), ([""], delimiters[0])
+    for delimiter in delimiters:
         with suppress(csv.Error):  # reported when all is read
             cells = next(csv.reader([line], delimiter=delimiter), [""])
             if len(cells) > max(positions) if positions else {*columns} <= {*cells}:
@@ -122,10 +127,16 @@ def _fields(line: str, place: str) -> dict[str, object]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
+        if (start := line.strip()) in ("[", "{"):  # the file is indented
+            text = f"{place}: begins JSON of several lines; each line must be an object. Convert it"
+            query = "'.[]'" if start == "[" else "."
+            raise UserError(f"{text}: jq -c {query} FILE > NEW.jsonl") from None
         raise UserError(f"{place}: invalid JSON ({error}); each line must be an object") from None
     if not isinstance(fields, dict):
+        is_pair = isinstance(fields, list) and all(isinstance(entry, str) for entry in fields)
+        query = "'{src: .[0], tgt: .[1]}'" if is_pair and len(fields) > 1 else "'.[]'"
         text = f"{place}: each line must be a JSON object."
-        raise UserError(f"{text} Convert an array: jq -c '.[]' FILE > NEW.jsonl")
+        raise UserError(f"{text} Convert an array: jq -c {query} FILE > NEW.jsonl")
     return fields
 
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import east_asian_width
@@ -42,10 +42,12 @@ class AttentionMap(NamedTuple):
     tgt_tokens: list[str]
     weights: NDArray[np.floating]
     head: str = ""  # such as "head 1 of 4"; empty for the mean of the heads
+    model: str = ""  # beside whose map another one is; empty for a map alone
 
     def headings(self) -> tuple[str, ...]:
-        """Return source, translation and head, if any, safe for XML and for one line."""
-        return legible(self.source), legible(self.translation), *([self.head] if self.head else [])
+        """Return source, translation, model and head, if any, safe for XML and for one line."""
+        further = filter(None, (legible(self.model), self.head))
+        return legible(self.source), legible(self.translation), *further
 
 
 Heads = NDArray[np.float32] | None  # weights [M, T, S] of M heads
@@ -216,8 +218,11 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
     return f'<div>{"".join(parts)}<div style="opacity:.7">score {score:.3f}</div></div>'
 
 
-def heat_map(attention: AttentionMap) -> str:
-    """Return the table of attention weights, which scrolls where it is too wide."""
+def heat_map(attention: AttentionMap, percentages: bool = False) -> str:
+    """Return the table of attention weights, which scrolls where it is too wide.
+
+    With `percentages` a cell has its weight in percent, as there is no pointer on paper or a phone.
+    """
     src, tgt = map(labels_of, (attention.src_tokens, attention.tgt_tokens))
     columns = "".join(
         f'<th scope="col"{word_class}><span dir="auto"'
@@ -226,7 +231,8 @@ def heat_map(attention: AttentionMap) -> str:
     )
     rows, classes = [], _word_classes(attention.tgt_tokens)
     for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
-        cells = "".join(map(_cell, (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src), values))
+        hints = (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src)
+        cells = "".join(map(_cell, hints, values, repeat(percentages)))
         head = f'<th scope="row" dir="auto"{word_class}>{escape(label)}</th>'
         rows.append(f"<tr>{head}{cells}</tr>\n")
     return (
@@ -256,12 +262,16 @@ def _word_classes(tokens: Sequence[str]) -> list[str]:
     ]
 
 
-def _cell(hint: str, weight: float) -> str:
+def _cell(hint: str, weight: float, percentage: bool) -> str:
     colour = f"rgba({','.join(map(str, BLUE))},{weight:.3f})"
     style = f"--weight:{weight:.3f};background-color:{colour}"
-    return f'<td style="{style}" title="{escape(hint)}: {weight:.3f}"></td>'
+    text = f"{100 * weight:.0f}" if percentage and weight >= SHOWN else ""
+    heavy = " class=heavy" if text and weight > HEAVY else ""
+    return f'<td{heavy} style="{style}" title="{escape(hint)}: {weight:.3f}">{text}</td>'
 
 
+SHOWN = 0.05  # least weight whose percentage is shown
+HEAVY = 0.6  # weight from which a percentage is written in the colour of the ground
 CELL = 0.26  # inches, as all lengths here
 LABEL_GAP = 0.12  # between labels and cells: room for the word bars
 LINE = 0.19  # height of a line of a title
@@ -271,14 +281,14 @@ EDGE = 0.25  # height above all titles, which the layout may place up to 0.2 too
 MIN_CELLS = 10  # least width of a panel, to whose cells the title wraps
 
 
-def map_figure(maps: Sequence[AttentionMap]) -> "Figure":
-    """Draw maps in a grid, each below its title: source and translation."""
+def map_figure(maps: Sequence[AttentionMap], columns: int | None = None) -> "Figure":
+    """Draw maps in a grid, nearly square by default, each below its title: its headings."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
 
     font = FontProperties(family=installed_families(), size=9)
-    columns = math.ceil(math.sqrt(len(maps)))
+    columns = columns or math.ceil(math.sqrt(len(maps)))
     rows = -(-len(maps) // columns)
     across = max(MIN_CELLS, *(len(attention.src_tokens) for attention in maps))
     down = max(len(attention.tgt_tokens) for attention in maps)

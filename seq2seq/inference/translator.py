@@ -23,6 +23,7 @@ from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, check_together
 from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
 from seq2seq.runtime import argument_types
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.text.names.names import Masked
 from seq2seq.text.source_profile import SourceProfile
@@ -273,13 +274,16 @@ class Translator:
         Returns BLEU, chrF2 and TER by "bleu", "chrf" and "ter", each with `score`, its 95% interval
         `ci` and its `signature`. Raises UserError for unequal numbers of lines, and TypeError.
         """
-        from seq2seq.evaluation import metrics, segmentation
+        from seq2seq.evaluation import metrics, segmentation, writing_notes
 
         lines, answers = line_list(sources, "sources"), lists_of_lines(references, "references")
         numbered = [(f"reference {n}", texts) for n, texts in enumerate(answers, start=1)]
         named = [("references", answers[0])] if len(answers) == 1 else numbered
         metrics.check_line_counts([("sources", lines), *named])
         texts = [entry.text for entry in self.translate(lines, beam_size, text_only=True)]
+        for translations in answers:
+            for note in writing_notes.writing_notes(texts, translations):
+                logger.info(f"note: {note}")
         words = segmentation.segmentation_of("", answers)
         return metrics.score(texts, answers, segmentation=words)
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
 from pathlib import Path
 
 from seq2seq.runtime.console import one_line
@@ -17,6 +19,7 @@ Spelling = Callable[[str, object], str]
 # Needed but for translation by an exported model; torch is last, as the others come with it.
 TRAIN = ("pydantic", "yaml", "sacrebleu", "safetensors", "tabulate", "tqdm", "torch")
 
+_CPU_TORCH = "pip install seq2seq-attention --extra-index-url https://download.pytorch.org/whl/cpu"
 MAX_LINE = 500  # characters of a line of a message, whatever names are in it
 _LEFT_OUT = " ... "
 _OUT_OF_MEMORY = re.compile(
@@ -119,15 +122,34 @@ def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, before: 
     return f"; did you mean '{before}{close[0]}'?" if close else ""
 
 
+_folders_of_configs: list[Path] = []  # other than the working directory
+
+
+def remember_config(path: Path) -> None:
+    """Let hints to missing files look beside a config, too."""
+    if path.parent not in (Path(), *_folders_of_configs):
+        _folders_of_configs.append(path.parent)
+
+
 def suggest_file(path: Path) -> str:
     """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
+    for folder in _folders_of_configs:
+        if not path.is_absolute() and (folder / path).exists():
+            text = f"{folder / path} exists, but paths are relative to the working directory"
+            return f"; {text}: cd {folder}"
+    if path.parts[:1] == ("~",):
+        return "; ~ is not replaced here: write the folder out"
     if not path.parent.is_dir():
         if re.fullmatch("multi30k|anki-eng-[a-z]+", name := path.parent.name):
             return f"; `seq2seq download {name}` fetches it"
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
-        names, folder = sorted(entry.name for entry in path.parent.iterdir()), str(path)
-        return did_you_mean(path.name, names, before=folder.removesuffix(path.name))
+        names = sorted(entry.name for entry in path.parent.iterdir())
+        before = str(path).removesuffix(path.name)
+        for name in names:
+            if path.name and Path(name).stem == path.name:
+                return f"; did you mean '{before}{name}'?"
+        return did_you_mean(path.name, names, before=before)
     return ""
 
 
@@ -152,13 +174,50 @@ def needs_train(task: str) -> Iterator[None]:
 
 
 def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
-    """Return the message for a package of training that a task misses, None for others."""
+    """Return the message for a package of training that a task misses, None for others.
+
+    Without PyTorch it names all the small ones that are missing: an installation of the package
+    itself would add PyTorch, with CUDA.
+    """
     name = (error.name or "").partition(".")[0]
+    if name not in TRAIN:
+        return None
     need = f"{task} needs a package that is not installed ({name})"
-    return not_installed(need) if name in TRAIN else None
+    if name == "torch":
+        return UserError(f"{need}. Run: {_CPU_TORCH}; with CUDA: pip install seq2seq-attention")
+    if is_installed("torch"):
+        return not_installed(need)
+    missing = (module for module in TRAIN[:-1] if not is_installed(module))
+    return UserError(f"{need}. Run: pip install {' '.join(map(_distribution, missing))}")
 
 
 def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
-    """Return the message for a need, such as `plot needs matplotlib`, that an extra meets."""
+    """Return the message for a need, such as `plot needs matplotlib`, that an extra meets.
+
+    Without PyTorch it names the packages of the extra: the extra itself would install PyTorch.
+    """
     package = f"'seq2seq-attention[{extra}]'" if extra else "seq2seq-attention"
+    if extra and not is_installed("torch") and (packages := _packages_of(extra)):
+        package = " ".join(packages)
     return UserError(f"{need}. Run: pip install {package}{otherwise}")
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module of another package can be imported."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # of a module that is hidden
+        return False
+
+
+def _packages_of(extra: str) -> list[str]:
+    """Return the packages of an extra, as the installed distribution records them."""
+    with suppress(PackageNotFoundError):
+        rows = (row.partition(";") for row in requires("seq2seq-attention") or ())
+        named = [row for row, _, marker in rows if re.search(f"extra == ['\"]{extra}['\"]", marker)]
+        return [re.split(r"[\s<>=!~\[(]", row.strip())[0] for row in named]
+    return []
+
+
+def _distribution(module: str) -> str:
+    return {"yaml": "pyyaml"}.get(module, module)

@@ -313,12 +313,14 @@ class SourceProfile:
 
     def _is_target(self, line: str) -> bool:
         """Return whether a line has words of the target side, and hardly any of the source's."""
-        if not self.tgt_words:
-            return False
+        src, tgt = self.words_by_side(line)
+        return tgt >= MIN_WORDS and tgt > SURPLUS * src
+
+    def words_by_side(self, line: str) -> tuple[int, int]:
+        """Return how many words of a line are those of the source side alone, and of the target."""
+        words = _WORDS.findall(line.casefold()) if self.tgt_words else []
         src, tgt = self._words_of_sides
-        words = _WORDS.findall(line.casefold())
-        count = sum(word in tgt for word in words)
-        return count >= MIN_WORDS and count > SURPLUS * sum(word in src for word in words)
+        return sum(word in src for word in words), sum(word in tgt for word in words)
 
     @cached_property
     def _words_of_sides(self) -> tuple[frozenset[str], frozenset[str]]:

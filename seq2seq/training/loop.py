@@ -142,6 +142,7 @@ def _train(
         planned = last_step if progress.step > began else None
         reason = stopping.limit_reached(config.training, limit, progress, planned)
         finished = f"Training finished: {reason}."
+        reporter.end_bar()
         reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
         best = best_note(progress, config.training)
@@ -205,6 +206,7 @@ def train_epoch(
             save(session, reporter, clock)
         if sync.stops:
             save(session, reporter, clock)
+            reporter.end_bar()
             reporter.log(f"Stopped at step {progress.step}, saved.")
             session.run.group.barrier()  # no rank leaves before the state is saved
             raise Interrupted(sync.stops[0])

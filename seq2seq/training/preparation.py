@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import checksum_of_text, same_sides, usable, valid_text
+from seq2seq.data.corpus import checksum_of_text, same_sides, trained_on, usable, valid_text
 from seq2seq.data.training_data import (
     CachedText,
     cache_notes,
@@ -75,6 +75,7 @@ def prepare(
     suspicions = (
         same_sides(text.text, text.same),
         same_sides(usable(valid)[0]),
+        trained_on(text.text, valid),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
     )

@@ -66,6 +66,9 @@ class Reporter:
         """Return whether there is a bar whose text is more than a second old."""
         return False
 
+    def end_bar(self) -> None:
+        """Remove the bar: what is logged from now on are the last messages."""
+
     def describe(self, text: str, last_step: int | None) -> None:
         """Show text behind the bar, which is full at `last_step`."""
 
@@ -114,8 +117,7 @@ class RunReporter(Reporter):
             self.log(problem)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with self._drawing():
-            self.bar.close()
+        self.end_bar()
         try:
             self._closing.close()
         except RunError:
@@ -176,6 +178,10 @@ class RunReporter(Reporter):
 
     def bar_is_due(self) -> bool:
         return not self.bar.disable and time.monotonic() - self._described >= 1
+
+    def end_bar(self) -> None:
+        with self._drawing():
+            self.bar.close()
 
     def describe(self, text: str, last_step: int | None) -> None:
         self._described = time.monotonic()

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.config.schema import Config
+from seq2seq.config.schema import Config, with_paths
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import in_notebook
@@ -82,6 +82,7 @@ def train(  # noqa: PLR0913
     called = list(callbacks)
     if in_notebook() and not quiet and matplotlib_note() is None:
         called.append(_LiveCurve())
+    config = with_paths(config, Path.absolute)  # a callback may change the working directory
     with trusted_scores(scores) as trusted:
         run_dir = loop.train(config, device, resume, overwrite, init_from, called, quiet)
     return TrainedRun(run_dir, trusted)

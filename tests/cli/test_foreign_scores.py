@@ -281,7 +281,17 @@ def test_every_command_that_takes_a_model_has_the_option() -> None:
     """Others make no model: they read figures, or translations that exist."""
     from seq2seq.cli.parser import Parser, parse
 
-    without = {"configs", "demo", "download", "explain", "init", "runs", "schema", "split"}
+    without = {
+        "completion",
+        "configs",
+        "demo",
+        "download",
+        "explain",
+        "init",
+        "runs",
+        "schema",
+        "split",
+    }
     for command in COMMANDS.keys() - without:
         parser = Parser(prog=command)
         command_module(command, COMMANDS[command][0]).add_arguments(parser)

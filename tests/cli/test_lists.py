@@ -154,13 +154,32 @@ def test_all_keys_are_listed_and_can_be_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seq2seq.cli.explain.json_schema", cache(json_schema))
-    keys = printed(["explain"], capsys).split()
+    lines = printed(["explain"], capsys).splitlines()
+    assert max(map(len, lines)) <= 88
+    keys = [line.split()[0] for line in lines]
+    assert all(len(line.split()) > 1 for line in lines)  # says what the key means
     for section, field in Config.model_fields.items():
         inner = section_class(field.annotation)
         for name in inner.model_fields if inner else ():
             assert f"{section}.{name}" in keys
     assert {"seed", "run_dir", "training.clip_norm", "data.test.src"} <= set(keys)
     assert all(explanations(key)[0].splitlines()[0] == key for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("warm-up", ["training.warmup_steps", "training.decay"]),
+        ("Warmup", ["training.warmup_steps"]),
+        ("label smooth", ["training.label_smoothing"]),
+    ],
+)
+def test_a_word_is_searched_in_the_keys_and_what_they_mean(
+    word: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [line.split()[0] for line in printed(["explain", word], capsys).splitlines()]
+    assert set(expected) <= set(found)
+    assert len(found) < 10
 
 
 @pytest.mark.parametrize(

@@ -1246,3 +1246,41 @@ def test_ctrl_c_at_the_start_of_a_command_ends_it(tiny_runs: dict[str, Path], de
         process.wait(600)
     assert process.returncode in (130, -signal.SIGINT), error.decode()
     assert b"numpy" not in error
+
+
+def test_maps_beside_another_run(
+    call: Call, luong: Path, tiny_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """One sentence, two models; the same run, another pair of languages and data are refused."""
+    other = tiny_runs["bahdanau"]
+    result = call("attention", "-m", luong, "--beside", other, "ba lo.")
+    assert [line for line in result.lines if line in (str(luong), str(other))] == [
+        str(luong),
+        str(other),
+    ]
+    refused(call("attention", "-m", luong, "--beside", luong, "ba"), "is the run of -m")
+    none = tiny_runs["none"]
+    refused(
+        call("attention", "-m", luong, "--beside", none, "ba"),
+        f"{none}: the model has no attention",
+    )
+    for name in ("a.json", "a.align"):
+        refused(
+            call("attention", "-m", luong, "--beside", other, "ba", "-o", tmp_path / name),
+            "write a file for each",
+        )
+    refused(
+        call("attention", "-m", luong, "ba", "--percentages"), "--percentages: needs -o FILE.html"
+    )
+    (tmp_path / "gold").write_text("0-0\n" * 2)
+    command = (
+        "attention",
+        "-m",
+        luong,
+        "ba",
+        "-o",
+        tmp_path / "a.align",
+        "--gold",
+        tmp_path / "gold",
+    )
+    refused(call(*command), "gold: has 2 lines, the text has 1; give a line of links for each")

@@ -250,7 +250,9 @@ CONFIGS = {
         T, config_errors("line 11: column 6: invalid YAML: ..."), config("size: 340}", "size: 340")
     ),
     "a tab": Row(
-        T, config_errors("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")
+        T,
+        config_errors("line 4: begins with a tab; indent with spaces"),
+        config("  src_", "\tsrc_"),
     ),
     "another encoding": Row(
         T,
@@ -375,6 +377,7 @@ OVERRIDES = {
     "model.layers=100": "must be at most 64; got 100",
     "model.dropout=1": "must be less than 1; got 1",
     "model.dropout=-0.1": "must be at least 0; got -0.1",
+    "model.hiden=3": "unknown key; did you mean 'hidden_size'?",
     "model.dropot=0.1": "unknown key; did you mean 'dropout'?",
     "training.optimizer=adm": ("must be 'adam', 'adamw' or 'sgd'; got adm; did you mean 'adam'?"),
     "training.learning_rate=0": "must be greater than 0; got 0",

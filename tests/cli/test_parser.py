@@ -38,6 +38,7 @@ ARGUMENTS = {
     "serve": ["-m", "run"],
     "schema": [],
     "configs": [],
+    "completion": ["bash"],
     "explain": ["seed"],
     "runs": [],
 }
@@ -66,7 +67,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every unambiguous abbreviation is refused, with a suggestion of the full option."""
     known = long_options(command)
-    assert known or command in ("explain", "runs")  # which have no options
+    assert known or command in ("completion", "explain", "runs")  # which have no options
     for option, action in known:
         short = option[:-1]
         if any(other != option and other.startswith(short) for other, _ in known):
@@ -84,6 +85,8 @@ def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixtu
 
 
 def test_an_abbreviation_with_a_value_is_refused_too(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refusal(["translate", "-m", "run", "--beam-size", "5"], capsys)  # as in Python
+    assert "--beam-size; did you mean '--beam'?\n" in error
     error = refusal(["translate", "-m", "run", "--bea=5"], capsys)
     assert "--bea=5; did you mean '--beam'?\n" in error
 

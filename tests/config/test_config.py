@@ -722,7 +722,7 @@ def test_a_syntax_error_is_reported_with_its_line(
     path.write_text(wrong, encoding="utf-8")
     (issue,) = read_document(path).issues
     assert issue.line == line
-    assert "see also the line before" in issue.text
+    assert "see also the line before" in issue.text or "begins with a tab" in issue.text
     path.write_text(right, encoding="utf-8")
     assert read_document(path).issues == []
 
@@ -747,6 +747,31 @@ def test_a_file_that_is_not_a_config_is_one_error(
     (line,) = refusal(path)
     assert line.startswith(f"{path}:")
     assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("  ", "\u00a0 ", "begins with a no-break space; indent with spaces"),
+        ("  ", "\t", "begins with a tab; indent with spaces"),
+        ("  ", "\u3000", "begins with an ideographic space; indent with spaces"),
+    ],
+)
+def test_an_indent_that_is_no_space_is_named(
+    old: str, new: str, reason: str, tmp_path: Path
+) -> None:
+    text = MINIMAL.replace(f"\n{old}", f"\n{new}", 1)
+    assert text != MINIMAL
+    (line,) = refusal(write(tmp_path, text))
+    assert line.endswith(reason)
+
+
+@pytest.mark.parametrize("marks", ["\u2018\u2019", "\u201c\u201d", "\u201e\u201c", "\u00ab\u00bb"])
+def test_quotation_marks_of_a_word_processor_are_named(marks: str, tmp_path: Path) -> None:
+    text = re.sub("^name: (.*)$", f"name: {marks[0]}a b{marks[1]}", MINIMAL, flags=re.MULTILINE)
+    assert text != MINIMAL
+    (line,) = refusal(write(tmp_path, text))
+    assert f"name: {marks[0]}a b{marks[1]} is within curly quotation marks; use ' or \"" in line
 
 
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from seq2seq.data.corpus import (
     check_directions,
     read_pairs,
     same_sides,
+    trained_on,
     usable,
 )
 from seq2seq.runtime.errors import UserError
@@ -206,6 +207,24 @@ def test_identical_text_on_both_sides_is_reported() -> None:
     message = same_sides(ParallelText(["a", "b"], ["a", "B"], "a.en and a.de"))
     assert message is not None
     assert "identical in 1 of 2 pairs of a.en and a.de" in message
+
+
+def test_validation_by_the_training_text_is_noted() -> None:
+    train = ParallelText(["a", "b", "c"], ["A", "B", "C"], "t")
+    for rows, place in (
+        (slice(0, 3), "is the training text:"),
+        (slice(0, 2), "is the first 2 pairs of the training text:"),
+        (slice(2, 3), "is the last 1 pair of the training text:"),
+    ):
+        note = trained_on(train, ParallelText(train.src[rows], train.tgt[rows], "v"))
+        assert note is not None
+        assert note.startswith(f"warning: data.valid (v) {place}")
+    for other in (
+        ParallelText(["a", "c"], ["A", "C"]),
+        ParallelText(["b", "c"], ["B", "D"]),
+        ParallelText(["a", "b", "c", "d"], ["A", "B", "C", "D"]),
+    ):
+        assert trained_on(train, other) is None
 
 
 def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
-from seq2seq.data.tables import pair_writer
+from seq2seq.data.tables import iter_csv, pair_writer
 from seq2seq.runtime.errors import UserError
 from seq2seq.text.text_files import compressing
 
@@ -215,6 +215,29 @@ def test_malformed_json_is_refused_by_line(tmp_path: Path, line: str, message: s
 def test_a_json_array_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", '[{"english": "a", "german": "b"}]')
     assert "jq -c '.[]'" in refusal(path)
+    path = write(tmp_path / "b.json", '["a", "b"]\n["c", "d"]\n')
+    assert "jq -c '{src: .[0], tgt: .[1]}'" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("indented", "command"),
+    [([{"english": "a", "german": "b"}], "jq -c '.[]' FILE"), ({"english": "a"}, "jq -c . FILE")],
+)
+def test_indented_json_is_named(indented: object, command: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", json.dumps(indented, indent=1))
+    message = refusal(path)
+    assert "a.json:1: begins JSON of several lines" in message
+    assert command in message
+
+
+@pytest.mark.parametrize(("start", "mark"), [("sep=;", ";"), ('"sep=|"', "|"), ("sep=\t", "\t")])
+def test_a_separator_that_excel_names_is_taken(start: str, mark: str, tmp_path: Path) -> None:
+    rows = [("english", "german"), ("a, b", "c"), ("d", "e")]
+    text = "".join(f"{mark.join(row)}\n" for row in rows)
+    path = write(tmp_path / "a.csv", f"{start}\n{text}")
+    assert list(iter_csv(path, ["english", "german"])) == rows[1:]
+    path = write(tmp_path / "b.csv", f"{start}\n{text}f\n")
+    assert "b.csv:5: the record has 1 cell" in refusal(path)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,10 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+# An installation of the package itself would add PyTorch with all of CUDA.
+SMALL_PACKAGES = "pydantic pyyaml sacrebleu safetensors tabulate tqdm"
+
+
 def without_train(
     *arguments: str, text: str = "", code: str = COMMAND_LINE, folder: Path = ROOT
 ) -> "subprocess.CompletedProcess[str]":
@@ -114,7 +118,7 @@ def test_other_commands_name_the_extra(tiny_runs: dict[str, Path], arguments: li
     assert done.stdout == ""
     message = f"seq2seq: error: {arguments[0]} needs a package that is not installed ("
     assert done.stderr.startswith(message)
-    assert done.stderr.endswith("). Run: pip install seq2seq-attention\n")
+    assert done.stderr.endswith(f"). Run: pip install {SMALL_PACKAGES}\n")
     assert done.stderr.count("\n") == 1
 
 
@@ -139,7 +143,7 @@ def test_python_names_the_extra(exported: Path) -> None:
     assert float(score) < 0
     for name, line in (("train", train), ("Config", config)):
         assert line.startswith(f"ModuleNotFoundError seq2seq.{name} needs a package that is ")
-        assert line.endswith("Run: pip install seq2seq-attention")
+        assert line.endswith(f"Run: pip install {SMALL_PACKAGES}")
 
 
 def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from seq2seq.__main__ import GROUPS
 from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import Parser, command_module, commands_of
+from seq2seq.runtime import errors
 from seq2seq.runtime.errors import UserError, argument, arguments_spelled
 
 PACKAGE = Path(__file__).resolve().parents[2] / "seq2seq"
@@ -65,3 +66,38 @@ def subparser(name: str, module: ModuleType) -> Parser:
     parser = Parser(prog=name)
     module.add_arguments(parser)
     return parser
+
+
+def test_a_missing_file_is_looked_for_beside_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths are relative to the working directory; the file of a stem is the one meant."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(errors, "_folders_of_configs", [])
+    Path("sub").mkdir()
+    for name in ("tc", "c.yaml", "sub/t.en"):
+        Path(name).touch()
+    assert errors.suggest_file(Path("c")) == "; did you mean 'c.yaml'?"
+    assert errors.suggest_file(Path("t.en")) == ""
+    assert "write the folder out" in errors.suggest_file(Path("~/t.en"))
+    errors.remember_config(Path("here.yaml"))
+    errors.remember_config(Path("sub/c.yaml"))
+    assert errors.suggest_file(Path("t.en")) == (
+        "; sub/t.en exists, but paths are relative to the working directory: cd sub"
+    )
+
+
+def test_messages_without_torch_install_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package itself would bring PyTorch with CUDA; its extras do, too."""
+    absent = {"torch", "pydantic", "yaml"}
+    monkeypatch.setattr(errors, "is_installed", lambda name: name not in absent)
+    serving = str(errors.not_installed("serve needs fastapi", "serve"))
+    assert serving.startswith("serve needs fastapi. Run: pip install fastapi ")
+    assert "uvicorn" in serving
+    assert "torch" not in serving
+    message = errors.missing_extra(ModuleNotFoundError(name="pydantic"), "check")
+    assert str(message).endswith("(pydantic). Run: pip install pydantic pyyaml")
+    message = errors.missing_extra(ModuleNotFoundError(name="torch"), "train")
+    assert "download.pytorch.org/whl/cpu; with CUDA: pip install seq2seq-attention" in str(message)
+    absent.clear()
+    assert "'seq2seq-attention[serve]'" in str(errors.not_installed("it", "serve"))

@@ -76,6 +76,12 @@ def test_the_lock_also_applies_within_one_process(tmp_path: Path) -> None:
         enter(tmp_path)
 
 
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (link := tmp_path / "dead").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="dead is a broken link; remove it"), exclusive_lock(link):
+        pass
+
+
 def test_a_new_folder_is_removed_after_a_refusal_if_it_is_empty(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "new"
 

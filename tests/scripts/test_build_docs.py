@@ -61,12 +61,16 @@ def test_every_option_is_on_the_command_line_page() -> None:
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
         options = [each for action in parser._actions for each in action.option_strings]
-        assert options or name in ("explain", "runs")
+        assert options or name in ("completion", "explain", "runs")
         assert [each for each in options if f"`{each}" not in section] == []
 
 
 def test_every_key_is_on_the_page_of_config_keys() -> None:
     page, schema = config_keys_page(), json_schema()
+    targets = re.findall('<span id="([^"]+)"></span>', page)
+    assert {"seed", "training.decay", "data.train.src", "data.valid.src"} <= set(targets)
+    assert len(targets) == len(set(targets))
+    page = re.sub("<span .*?</span>", "", page)
     keys = list(schema["properties"].keys() - schema["$defs"].keys())
     for section in schema["$defs"].values():
         keys += section.get("properties", ())

@@ -28,7 +28,7 @@ def test_the_packages_are_those_of_the_guide() -> None:
     (found,) = re.findall(r"--constraint \S+ +(.*?) +&&", DOCKERFILE)
     page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
     (without,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
-    lists = re.findall(r"`((?:fastapi|pydantic) [a-z0-9 -]+)`", page)
+    lists = re.findall(r"`((?:fastapi|pydantic) [a-z0-9 -]+|prometheus-client)`", page)
     assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
 
 
@@ -52,7 +52,9 @@ def test_the_lists_of_packages_are_those_of_the_project() -> None:
         for line in script.splitlines()
         if line.startswith("$install ") and "$wheel" not in line
     ]
-    assert installed == [translating.split(), reading.split(), serving.split()]
+    (metrics,) = project["optional-dependencies"]["metrics"]
+    figures = [*names_of([metrics])]
+    assert installed == [translating.split(), reading.split(), serving.split(), figures]
     locked = (ROOT / "requirements.lock").read_text(encoding="utf-8").split()
     assert {name for names in installed for name in names} <= names_of(locked)
 
@@ -84,5 +86,5 @@ def test_variables_are_options_of_the_server() -> None:
 def test_both_ask_the_same_path_for_the_health_of_the_server() -> None:
     (check,) = re.findall(r"HEALTHCHECK .* CMD (\[.*\])", DOCKERFILE)
     assert SERVICE["healthcheck"]["test"] == ["CMD", *json.loads(check)]
-    assert "127.0.0.1:8000/health" in check
+    assert json.loads(check) == ["seq2seq", "serve", "--health"]
     assert SERVICE["stop_grace_period"] == "70s"  # beyond --timeout

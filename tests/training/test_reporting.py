@@ -321,3 +321,22 @@ def test_a_closed_terminal_does_not_end_training(
             reporter.log("gone")
         reporter.roll_back(3)
     assert text_of(tmp_path / LOG).count("gone\n") == 199
+
+
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_is_not_drawn_after_the_last_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be older than these."""
+    monkeypatch.setattr(sys, "stderr", stream := TerminalStream())
+    with RunReporter(tmp_path, step=0, last_step=20) as reporter:
+        reporter.advance(8)
+        reporter.log("Saved a state.")
+        assert "%|" in stream.getvalue().partition("Saved a state.\n")[2]
+        reporter.end_bar()
+        reporter.log("Stopped.")
+    assert stream.getvalue().partition("Stopped.\n")[2].strip() == ""

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from seq2seq import Translator, load_config
 from seq2seq.evaluation.metrics import score
 from seq2seq.runtime.errors import UserError
 from seq2seq.text.text_files import read_lines
+from seq2seq.training.callbacks import Callback
 
 pytestmark = pytest.mark.usefixtures("short_sentences")
 
@@ -66,3 +68,27 @@ def test_in_a_notebook_nothing_is_red_and_a_curve_is_drawn(small_corpus: Path) -
     assert "Training finished" in text
     kinds = [output.output_type for output in outputs if "image/png" in output.get("data", {})]
     assert kinds == ["display_data", "execute_result"]  # the live curve, drawn once, and the map
+
+
+class Elsewhere(Callback):
+    """Changes the working directory at the first step, as `%cd` of a notebook does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_step(self, step: int, last_step: int | None) -> None:  # noqa: ARG002
+        os.chdir(self._folder)
+
+
+def test_relative_folders_are_those_of_the_start(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(small_corpus.parent)
+    config = load_config(small_corpus, ["run_dir=relative", *SHORT])
+    run = seq2seq.train(config, callbacks=[Elsewhere(elsewhere)], quiet=True)
+    assert Path.cwd() == elsewhere
+    assert run.run_dir == small_corpus.parent / "relative"
+    assert run.history
+    assert run.translator.translate("ba lo.").text
+    assert list(elsewhere.iterdir()) == []

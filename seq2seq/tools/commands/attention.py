@@ -4,6 +4,7 @@ examples:
   seq2seq attention -m runs/demo --words "The red car is old."
   seq2seq attention -m runs/demo -i test.en -o attention.html
   seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
+  seq2seq attention -m runs/bahdanau --beside runs/luong "The red car is old." -o both.pdf
   seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
   seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align
 """
@@ -20,8 +21,9 @@ from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
 from seq2seq.cli.arguments import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport
+from seq2seq.cli.options import PathName
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.runtime.console import logger, say
+from seq2seq.runtime.console import counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.text.characters import is_blank
 
@@ -49,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--words", action="store_true", help=text)
     text = "show each head of a score with several apart, in place of their mean"
     parser.add_argument("--heads", action="store_true", help=text)
+    text = "draw the maps of another run beside those of -m"
+    parser.add_argument("--beside", type=PathName, metavar="RUN", help=text)
+    text = "write the weights in percent into the cells of a .html page"
+    parser.add_argument("--percentages", action="store_true", help=text)
     text = "print the alignment error rate of a .align output against FILE: 0-0 sure, 0?1 possible"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_beam(parser)
@@ -67,6 +73,8 @@ class Options:
     ref: Path | None
     words: bool
     heads: bool
+    beside: str | None
+    percentages: bool
     gold: Path | None
     beam: int | None
 
@@ -74,6 +82,14 @@ class Options:
     def suffix(self) -> str:
         """Return the ending of the output, "" for the terminal."""
         return self.output.suffix.lower() if self.output else ""
+
+
+def _is_data(options: Options) -> bool:
+    return options.suffix in (".json", ".align")
+
+
+def _is_page(options: Options) -> bool:
+    return options.suffix == ".html"
 
 
 def _is_alignment(options: Options) -> bool:
@@ -91,6 +107,12 @@ CONFLICTS: Rows = (
         _is_alignment,
         "attention --heads: .align is one alignment by all heads; omit --heads",
     ),
+    Conflict(
+        "beside",
+        _is_data,
+        "attention --beside: {options.suffix} has the weights of one model; write a file for each",
+    ),
+    Need("percentages", _is_page, "attention --percentages: needs -o FILE.html, a page"),
     Need(
         "gold", _is_alignment, "attention --gold: needs -o FILE.align, the alignments to evaluate"
     ),
@@ -106,7 +128,14 @@ def run(options: Options) -> int:
     else:
         paths = [options.input, options.ref] if options.ref else [options.input]
         texts = input_lines.read_texts(paths)
-    notes = _write(options, _translations(options, texts, _load(options)), texts[0][1])
+    systems = {" and ".join(options.model): _load(options, options.model)}
+    if options.beside is not None:
+        _check_beside(options.model[0], options.beside)
+        systems[options.beside] = _load(options, [options.beside])
+    translations = {
+        name: _translations(options, texts, translator) for name, translator in systems.items()
+    }
+    notes = _write(options, translations, texts[0][1])
     for report, _ in texts:
         report.log()
     for note in notes:
@@ -114,12 +143,24 @@ def run(options: Options) -> int:
     return 0
 
 
-def _load(options: Options) -> "Translator":
-    """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = arguments.load_translator(options.model, options.loading, options.beam)
+def _check_beside(run: str, other: str) -> None:
+    """Raise UserError unless two runs are different ones and translate the same languages."""
+    if Path(run).resolve() == Path(other).resolve():
+        raise UserError(f"attention --beside {other}: is the run of -m; name another")
+    from seq2seq.inference.loaders.load import languages_of
+
+    pairs = ["-".join(languages_of(Path(name))) for name in (run, other)]
+    if pairs[0] != pairs[1]:
+        text = f"translates {pairs[1]}, and {run} {pairs[0]}"
+        raise UserError(f"attention --beside {other}: {text}; name a run of the same languages")
+
+
+def _load(options: Options, runs: list[str]) -> "Translator":
+    """Load a model; raise UserError if it has no attention, or no heads to plot apart."""
+    translator = arguments.load_translator(runs, options.loading, options.beam)
     if not translator.engine.attends:
         text = "the model has no attention to plot (model.decoder: none)"
-        raise UserError(f"{options.model[0]}: {text}; use a run with another decoder")
+        raise UserError(f"{runs[0]}: {text}; use a run with another decoder")
     if options.heads and not translator.engine.has_heads:
         remedy = "omit --heads, or use one run with several, such as model.score {scaled_dot: 4}"
         raise UserError(f"{translator.name}: has no heads to plot apart; {remedy}")
@@ -160,29 +201,35 @@ def _check(options: Options) -> None:
     else:
         input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     arguments.check_together(options, CONFLICTS)
-    check_output(options.output, options.input, options.ref, options.gold, runs=options.model)
+    runs = [*options.model, *filter(None, [options.beside])]
+    check_output(options.output, options.input, options.ref, options.gold, runs=runs)
     if options.output and options.suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
 
 def _write(
-    options: Options, translations: "Iterator[Translation]", sources: list[str]
+    options: Options, systems: "dict[str, Iterator[Translation]]", sources: list[str]
 ) -> list[str]:
-    from seq2seq.tools.analysis.attention.plot import as_text, write_attention
+    """Write the weights of the systems, which are two with --beside; return notes."""
+    from seq2seq.tools.analysis.attention import plot
 
+    translations = next(iter(systems.values()))
     if options.suffix == ".json":
         _write_json(options.output, translations)
-    elif options.suffix == ".align":
+        return []
+    if options.suffix == ".align":
         _write_alignments(options, translations, sources)
-    elif options.output and options.suffix:
-        model = " and ".join(map(str, options.model))
-        return write_attention(translations, sources, options.output, model)
-    else:
-        with open_output(None) as output:
-            limit = shutil.get_terminal_size().columns if output.on_terminal else None
-            for source, translation in zip(sources, translations, strict=True):
-                for attention in translation.attention_maps(source):
-                    output.write(f"{as_text(attention, limit)}\n\n")
+        return []
+    groups = plot.groups_of(translations, sources)
+    if options.beside is not None:
+        groups = plot.groups_beside(systems, sources)
+    if options.output and options.suffix:
+        model = " and ".join(systems)
+        return plot.write_attention(groups, options.output, model, options.percentages)
+    with open_output(None) as output:
+        limit = shutil.get_terminal_size().columns if output.on_terminal else None
+        for group in groups:
+            output.write(f"{plot.beside_as_text(group, limit)}\n\n")
     return []
 
 
@@ -211,7 +258,8 @@ def _write_alignments(
 
     gold = read_gold(options.gold) if options.gold else None
     if gold is not None and len(gold) != len(sources):
-        raise UserError(f"{options.gold} has {len(gold)} lines, other than the text; give one each")
+        text = f"has {counted(len(gold), 'line')}, the text has {len(sources):,}"
+        raise UserError(f"{options.gold}: {text}; give a line of links for each")
     links = []
     with open_output(options.output) as output:
         for source, translation in zip(sources, translations, strict=True):

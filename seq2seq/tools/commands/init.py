@@ -90,6 +90,7 @@ CONFLICTS = (
 def run(options: Options) -> int:
     """Hold out validation text if there is none, choose a recipe, write it and say what it is."""
     arguments.check_together(options, CONFLICTS)
+    _check_languages(options)
     texts = {
         part: arguments.parallel_files("init", f"--{part}", paths, options.columns)
         for part in ("train", "valid", "test")
@@ -113,15 +114,27 @@ def run(options: Options) -> int:
         usable(text)  # raises if it has no text
     facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     check_directions(facts.sample, held_out, options.src_lang)
-    for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
-        if (hint := languages.unknown_code_hint(code)) is not None:
-            logger.info(f"note: init {option}: {code!r} is not a language code known here{hint}")
+    for option, code in _codes(options).items():
+        if languages.unknown_code_hint(code) is not None:
+            logger.info(f"note: init {option}: {code!r} is not a language code known here")
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"], inputs)
         facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     data = _data(options, texts)
     _write(options.config, data, *_choose(options, facts, data, device))
     return 0
+
+
+def _check_languages(options: Options) -> None:
+    """Raise UserError for the name of a language in place of its code."""
+    for option, code in _codes(options).items():
+        if hint := languages.unknown_code_hint(code):
+            raise UserError(f"init {option}: {code!r} is not the code of a language{hint}")
+
+
+def _codes(options: Options) -> dict[str, str]:
+    """Return the languages by their options."""
+    return {"--src-lang": options.src_lang, "--tgt-lang": options.tgt_lang}
 
 
 def _choose(

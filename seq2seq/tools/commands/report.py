@@ -84,9 +84,9 @@ def run(options: Options) -> int:
     for facts in (facts for facts in runs if facts.unscored):
         console.logger.info(f"note: no scores: {facts.unscored}")
     for facts in runs:
-        for path in facts.outside:
+        for file in facts.outside:
             remedy = "" if options.quote_outside else "; --quote-outside shows its sentences"
-            text = f"reads {path}, which the config of {facts.run} names{remedy}"
+            text = f"reads {file}, which the config of {facts.run} names{remedy}"
             console.logger.info(f"note: {text}")
     console.logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0

@@ -4,16 +4,21 @@ examples:
   seq2seq serve -m runs/demo
   seq2seq serve -m runs/en-de -m runs/de-en --port 8080
   seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
+  seq2seq serve --health
 
 Other machines reach the server only with --host, pages of other sites only with --allow-origin.
 Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between.
+--health asks the running server of this --host and --port whether it accepts requests: exit code 0.
 """
 
 import argparse
 import ipaddress
 import os
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,18 +26,28 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.options import Repeated
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
+from seq2seq.runtime.errors import (
+    RunError,
+    UserError,
+    argument,
+    arguments_spelled,
+    not_installed,
+    python_spelling,
+    shorten,
+)
 from seq2seq.text.text_files import read_lines
 
 if TYPE_CHECKING:
     from seq2seq.tools.serving.access import Client
+    from seq2seq.tools.serving.metrics import Metrics
 
 _CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
+_HEALTHY = 5.0  # seconds within which a healthy server answers
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_model(parser, more="further pairs of languages")
+    arguments.add_model(parser, required=False, more="further pairs of languages")
     text = "address to listen on (default: 127.0.0.1, this machine alone)"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
@@ -48,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-host", type=_host, metavar="NAME", help=text, **several)
     text = "format of the log; json has a line for every request (default: text)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=text)
+    text = "show Prometheus its figures on this port of 127.0.0.1, at /metrics (default: nowhere)"
+    parser.add_argument("--metrics-port", type=_port, metavar="N", help=text)
+    text = "ask the server that runs at --host and --port for its health, and start none"
+    parser.add_argument("--health", action="store_true", help=text)
     group = parser.add_argument_group("requirements on all translations")
     arguments.add_requirements(group)
     group = parser.add_argument_group("limits")
@@ -72,7 +91,9 @@ def _read_environment(parser: argparse.ArgumentParser) -> None:
     environment = dict(os.environ)
     for action in parser._actions:
         name = variable(action)
-        text = environment.get(name, "")
+        text = environment.get(name)
+        if text == "" and action.type is Path:  # left out, it would open the server to everyone
+            raise UserError(f"{name}: is empty; name a file, or unset it")
         if not text or not action.option_strings or action.dest == "help":
             continue
         many = isinstance(action.default, list)
@@ -100,6 +121,8 @@ class Options:
     allow_origin: list[str]
     allow_host: list[str]
     log_format: str
+    metrics_port: int | None
+    health: bool
     required: arguments.RequirementArguments
     max_characters: int
     max_lines: int
@@ -108,9 +131,16 @@ class Options:
 
 
 def run(options: Options) -> int:
+    if options.health:
+        print(_health(options.host, options.port))
+        return 0
+    if not options.model:
+        raise UserError("serve needs -m RUN; `seq2seq runs` lists those of a folder")
     for module in ("fastapi", "jinja2", "python_multipart", "uvicorn"):
         if find_spec(module) is None:
             raise not_installed(f"serve needs {module.replace('_', '-')}", "serve")
+    if options.metrics_port is not None and find_spec("prometheus_client") is None:
+        raise not_installed("--metrics-port needs prometheus-client", "metrics")
     if options.max_queue < options.max_lines:
         text = f"below --max-lines ({options.max_lines})"
         reason = "a request of that size would never be accepted"
@@ -127,10 +157,12 @@ def run(options: Options) -> int:
     hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
     access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
-    with listen(options.host, options.port) as listening:
+    with ExitStack() as context:
+        listening = context.enter_context(listen(options.host, options.port))
+        metrics = context.enter_context(_metrics(options.metrics_port))
         with arguments.frozen_objects():
             pairs = load_pairs(options.model, arguments.model_options(options.loading))
-            app = create_app(pairs, limits, access, settings)
+            app = create_app(pairs, limits, access, settings, metrics)
         for translator in pairs.values():
             places = arguments.glossary_places(options.required, settings)
             translator.check_phrases(places, settings)
@@ -150,6 +182,37 @@ def run(options: Options) -> int:
     return 0
 
 
+@contextmanager
+def _metrics(port: int | None) -> "Iterator[Metrics | None]":
+    """Yield the figures that Prometheus is shown, None without a port for it."""
+    if port is None:
+        yield None
+        return
+    from seq2seq.tools.serving.metrics import Metrics, served
+
+    metrics = Metrics()
+    with served(metrics, port) as address:
+        logger.info(f"metrics: {address}")
+        yield metrics
+
+
+def _health(host: str, port: int) -> str:
+    """Return the answer of a running server; raises RunError if it accepts no requests."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    place = f"{argument('host', host)} {argument('port', port)}"
+    with closing(HTTPConnection(address, port, timeout=_HEALTHY)) as connection:  # by no proxy
+        try:
+            connection.request("GET", "/health")
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise RunError(f"{place}: no server answers there ({reason})") from None
+    if response.status != 200:
+        raise RunError(f"{place}: the server answers {response.status}: {shorten(text)}")
+    return text
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text[:6]) > 65_535:
         raise argparse.ArgumentTypeError(f"must be an integer from 0 to 65535, not {text!r}")
@@ -157,15 +220,15 @@ def _port(text: str) -> int:
 
 
 def _origin(text: str) -> str:
-    """Return an origin as browsers send it: others would never match."""
-    if text != "*" and not re.fullmatch(r"[a-z-]+://[^/\s]+", text):
+    """Return an origin as browsers send it: others, such as patterns, would never match."""
+    if text != "*" and not re.fullmatch(r"[a-z-]+://[A-Za-z0-9_.:\[\]-]+", text):
         raise argparse.ArgumentTypeError(f"must be like https://example.org, not {text!r}")
     return text.lower()
 
 
 def _host(text: str) -> str:
     """Return a name of the server without scheme, port and path, as requests are compared."""
-    if not re.fullmatch(r"[^/:\s]+|[0-9a-fA-F:]+", text):
+    if not re.fullmatch(r"[^/:*\s]+|[0-9a-fA-F:]+", text):
         raise argparse.ArgumentTypeError(f"must be a name like example.org, not {text!r}")
     return text
 

@@ -5,7 +5,6 @@ so that no source and no target of one part occurs in another.
 """
 
 import hashlib
-import unicodedata
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_nam
 from seq2seq.data.tables import pair_writer
 from seq2seq.runtime import console, errors
 from seq2seq.runtime.files import appearing_together
+from seq2seq.text.sameness import sentence_key
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
@@ -167,6 +167,7 @@ def _root(above: "array[int]", node: int) -> int:
 
 
 def _digest(text: str) -> int:
-    same = " ".join(unicodedata.normalize("NFC", text).casefold().split())
-    digest = hashlib.blake2b(same.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        sentence_key(text).encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     return int.from_bytes(digest, "little")

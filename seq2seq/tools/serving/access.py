@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
@@ -23,6 +23,7 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
 HEALTH = "/health"  # which is answered at any load
+_LOGGED = ("client", "pair", "lines", "characters")  # of the state of a request
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -155,6 +156,17 @@ def _described(mistake: Mapping[str, Any]) -> str:
     return f"{place}: {message}" if place else message
 
 
+class RequestFigures(NamedTuple):
+    """Request that has been answered."""
+
+    route: str | None  # path as it is declared, without values; None: there is no such path
+    status: int
+    seconds: float
+    pair: str | None  # of languages; None: nothing was accepted for translation
+    lines: int
+    characters: int
+
+
 class Guard:
     """Outermost ASGI application: everything that holds for every request."""
 
@@ -162,6 +174,7 @@ class Guard:
         self._app = app
         self._access = access
         self.stop_waiting = stop_waiting  # for bodies, after some seconds more
+        self.on_answer: Callable[[RequestFigures], None] | None = None
         self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -175,12 +188,17 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if headers.get("allow") == "GET":
+                    headers["allow"] = "GET, HEAD"
             await send(message)
 
         self._active += 1
         try:
-            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+            # uvicorn sends the headers alone of an answer to HEAD.
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            scope = {**scope, "method": method, "path": scope["path"].rstrip("/") or "/"}
             if (refused := self._refusal(scope)) is not None:
                 answer = error_response(*refused)
                 await answer(scope, receive, send_guarded)
@@ -203,20 +221,29 @@ class Guard:
         headers, hosts = Headers(scope=scope), self._access.hosts
         if self._active > MAX_CONNECTIONS and scope["path"] != HEALTH:
             return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
-        if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
+        # HTTP/1.0 of a load balancer may lack the header, which every browser sends.
+        may_lack_host = scope["http_version"] == "1.0" and "host" not in headers
+        is_known = hosts is None or host_name(headers.get("host", "")) in hosts
+        if not (is_known or may_lack_host):
             return 400, "the Host header names another server than those allowed", {}
         if scope["method"] == "POST" and not self._access.accepts_page(headers):
             return 403, "a page of another site asks, which this server does not allow", {}
         return None
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        """Log the figures of a request, and pass them on."""
+        state = scope.get("state", {})
         figures = {"path": scope["path"], "status": status, "seconds": round(seconds, 3)}
-        if client := scope.get("state", {}).get("client"):
-            figures["client"] = client
+        figures |= {name: state[name] for name in _LOGGED if name in state}
         logger.debug("request", extra={"request": figures})
+        if self.on_answer is not None:
+            route = getattr(scope.get("route"), "path", None)
+            work = state.get("pair"), state.get("lines", 0), state.get("characters", 0)
+            self.on_answer(RequestFigures(route, status, seconds, *work))
 
 
-def _host_name(host: str) -> str:
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
     name, _, port = host.lower().rpartition(":")
     return (name if port.isdecimal() else host.lower()).strip("[]")
 

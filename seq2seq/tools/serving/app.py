@@ -6,12 +6,13 @@ import os
 import resource
 import signal
 import socket
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
@@ -27,6 +28,9 @@ from seq2seq.tools.serving.access import HANDLED, HEADERS, Access, Guard, error_
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS, MAX_HEAD, Limits
 from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
+
+if TYPE_CHECKING:
+    from seq2seq.tools.serving.metrics import Metrics
 
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
@@ -45,6 +49,7 @@ def create_app(
     limits: Limits | None = None,
     access: Access | None = None,
     settings: SearchSettings = DEFAULT_SETTINGS,
+    metrics: "Metrics | None" = None,
 ) -> Guard:
     """Return the application; its lifespan ends once all is translated."""
     limits, access = limits or Limits(), access or Access()
@@ -78,7 +83,11 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Guard(app, access, service.stop_waiting)
+    guard = Guard(app, access, service.stop_waiting)
+    if metrics is not None:
+        metrics.watch(queue)
+        guard.on_answer = metrics.add
+    return guard
 
 
 class Connection(H11Protocol):
@@ -185,6 +194,21 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at SIGHUP, too, unless it is ignored as by nohup; it reloads nothing."""
+        is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        is_main = threading.current_thread() is threading.main_thread()
+        with super().capture_signals():
+            if is_ignored or not is_main:
+                yield
+                return
+            before = signal.signal(signal.SIGHUP, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGHUP, before)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Stop accepting requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -224,7 +248,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def server_for(app: Guard, longest_request: float) -> uvicorn.Server:
-    """Return a server; `run(sockets=[listen(...)])` answers requests until SIGINT or SIGTERM."""
+    """Return a server; `run(sockets=[listen(...)])` answers requests until a signal."""
     config = uvicorn.Config(
         app,
         access_log=False,

@@ -40,9 +40,9 @@ class DetectText(BaseModel):
 
 
 class Detected(BaseModel):
-    """Language of a text: one that a model reads, by the script of the text."""
+    """Language that a text may have, by its script and the words of the training texts."""
 
-    confidence: int = Field(description="percent")
+    confidence: int = Field(description="percent; never 100, and low for text of few such words")
     language: str = Field(description="code of the language")
 
 
@@ -92,14 +92,15 @@ def router(service: Service) -> APIRouter:
         translations = await service.translate(request, search, lines)
         join = partial(requests.translated_documents, language=pair.tgt, n_best=n_best)
         answers = await service.work(request, size * n_best, join, documents, translations)
-        return JSONResponse(_answer(body, answers, pair.src))
+        detected = await service.work(request, size, _detected, service, body, pair.src)
+        return JSONResponse(_answer(body, answers, detected))
 
     @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)
     async def detect(request: Request) -> list[Detected]:
-        """List the languages that a text may have."""
+        """List the languages that a text may have, of those that the models read or write."""
         body, _ = await _read(service, request, DetectText)
-        found = service.pairs.detected(body.q)
-        return [Detected(confidence=100 // len(found), language=code) for code in found]
+        found = await service.work(request, len(body.q), service.pairs.confidences, body.q)
+        return [Detected(confidence=round(100 * p), language=code) for code, p in found.items()]
 
     @routes.post("/languages", include_in_schema=False)  # by which older clients ask
     @routes.get("/languages")
@@ -154,13 +155,24 @@ async def _read(service: Service, request: Request, model: type[Body]) -> tuple[
     return body, client or service.access.client(request, getattr(body, "api_key", None))
 
 
-def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:
+def _detected(service: Service, body: TranslateText, source: str) -> list[dict[str, object]]:
+    """Return for each text how likely it has the language from which it is translated."""
+    if body.source != AUTO or "source" not in body.model_fields_set:
+        return []
+    found = map(service.pairs.confidences, requests.text_list(body.q))
+    return [
+        {"confidence": round(100 * known.get(source, 0)), "language": source} for known in found
+    ]
+
+
+def _answer(
+    body: TranslateText, answers: Sequence[list[str]], detected: Sequence[dict[str, object]]
+) -> dict[str, object]:
     single = isinstance(body.q, str)
     texts, alternatives = [text for text, *_ in answers], [more for _, *more in answers]
     answer: dict[str, object] = {"translatedText": texts[0] if single else texts}
-    if body.source == AUTO and "source" in body.model_fields_set:
-        detected = {"confidence": 100, "language": source}
-        answer["detectedLanguage"] = detected if single else [detected] * len(texts)
+    if detected:
+        answer["detectedLanguage"] = detected[0] if single else detected
     if body.alternatives:
         answer["alternatives"] = alternatives[0] if single else alternatives
     return answer

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -25,6 +25,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.text import source_profile
 from seq2seq.text.documents import SourceDocument
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.tools.serving.access import Access, Client
 from seq2seq.tools.serving.limits import Limits
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
@@ -32,6 +33,7 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
 _SMALL = 1 << 10  # characters or bytes of a request that the event loop reads itself
+_FORMS = (str, languages.folded, languages.language)  # in which codes are compared
 _GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
@@ -54,23 +56,18 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         """Return the pair that a request names.
 
         An omitted code fits any language, as does "auto" for the source. Codes fit by case, else in
-        any case, else without region (en-US) or in three letters (eng). Of pairs for an unknown
-        source, those of the script of the text fit. Raises UserError if none fits, or several do.
+        any case, else without region (en-US) or in three letters (eng); of two pairs, the one with
+        the closer codes fits. Of pairs for an unknown source, those of the script of the text fit.
+        Raises UserError if none fits, or several do.
         """
         src = None if src == AUTO else src
         codes = (("from", src), ("to", tgt))
         named = " ".join(f"{word} {code}" for word, code in codes if code is not None)
-        for form in (str, languages.folded, languages.language):
-            wishes = [None if code is None else form(code) for code in (src, tgt)]
-            fitting = [
-                pair
-                for pair in self
-                if all(wish in (None, form(code)) for wish, code in zip(wishes, pair, strict=True))
-            ]
-            if fitting:
-                break
-        else:
+        distances = {pair: (_distance(src, pair.src), _distance(tgt, pair.tgt)) for pair in self}
+        least = min((max(pair), sum(pair)) for pair in distances.values())
+        if least[0] == len(_FORMS):
             raise UserError(f"source, target: no model translates {named}; there is {self}")
+        fitting = [key for key, pair in distances.items() if (max(pair), sum(pair)) == least]
         if len(fitting) > 1 and src is None and named and text:
             sources = self.detected(text)
             fitting = [pair for pair in fitting if pair.src in sources] or fitting
@@ -78,6 +75,24 @@ class LanguagePairs(dict[LanguagePair, Translator]):
             several = ", ".join(map(str, fitting))
             raise UserError(f"source, target: {several} fit; name both languages")
         return fitting[0]
+
+    def confidences(self, text: str) -> dict[str, float]:
+        """Return how likely a text has the languages of its script that the models know.
+
+        Each word that the training text has on one side alone counts for the language of that side.
+        One is added for each language, and one for all others, as few words show little.
+        """
+        scripts = set(source_profile.scripts_of(text))
+        counts: dict[str, int] = {}
+        for pair, translator in self.items():
+            profile = translator.source
+            words = profile.words_by_side(text)
+            for code, known, count in zip(pair, _scripts_by_side(profile), words, strict=True):
+                if not (known and scripts) or scripts & known:
+                    counts[code] = max(counts.get(code, 1), 1 + count)
+        total = sum(counts.values()) + 1
+        ordered = sorted(counts, key=counts.__getitem__, reverse=True)
+        return {code: counts[code] / total for code in ordered}
 
     def detected(self, text: str) -> list[str]:
         """Return the codes of the languages that a text may have, by the script of its letters."""
@@ -91,6 +106,18 @@ class LanguagePairs(dict[LanguagePair, Translator]):
 
     def __str__(self) -> str:
         return ", ".join(map(str, self))
+
+
+def _distance(wish: str | None, code: str) -> int:
+    """Return by which of the forms of codes a request names a language, their number if by none."""
+    fits = (wish is None or form(wish) == form(code) for form in _FORMS)
+    return next((number for number, is_equal in enumerate(fits) if is_equal), len(_FORMS))
+
+
+def _scripts_by_side(profile: SourceProfile) -> tuple[set[str], set[str]]:
+    """Return the scripts of the source and of the target."""
+    written = (source_profile.scripts_of(2 * character) for character in profile.tgt_characters)
+    return set(profile.scripts), set().union(*written)
 
 
 def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:
@@ -140,7 +167,10 @@ def translated_documents(
     for document in documents:
         of_document = list(islice(remaining, len(document.lines)))
         texts = [document.translated(of_document, rank, language) for rank in range(n_best)]
-        answers.append(list(dict.fromkeys(texts)))
+        different: dict[str, str] = {}  # by their characters but for spaces
+        for text in texts:
+            different.setdefault("".join(text.split()), text)
+        answers.append(list(different.values()))
     return answers
 
 
@@ -194,6 +224,11 @@ class Service:
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
     worker: Worker = field(default_factory=Worker)
     _arriving: set[asyncio.Timeout] = field(default_factory=set)  # limits of bodies
+
+    @cached_property
+    def _names(self) -> dict[Translator, str]:
+        """Return the pair of languages of each translator."""
+        return {translator: str(pair) for pair, translator in self.pairs.items()}
 
     def stop_waiting(self, seconds: float) -> None:
         """Wait for the bodies that are arriving for some seconds more at most."""
@@ -274,6 +309,9 @@ class Service:
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
         """Return translations, as the queue does; if the client disconnects, drop its lines."""
+        request.state.pair = self._names[search.translator]
+        request.state.lines = len(lines)
+        request.state.characters = sum(len(line.text) for line in lines)
         waiting = self.queue.translate(search, lines, self.limits.seconds, sharer_of(request))
         answer = asyncio.ensure_future(waiting)
         gone = asyncio.ensure_future(_disconnected(request))

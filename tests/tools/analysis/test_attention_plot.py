@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import struct
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,13 @@ from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.analysis.attention import plot as attention_plot
-from seq2seq.tools.analysis.attention.plot import check_plot_path, write_attention
+from seq2seq.tools.analysis.attention.plot import (
+    beside_as_text,
+    check_plot_path,
+    groups_beside,
+    groups_of,
+    write_attention,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,7 +192,7 @@ def svg_texts(path: Path) -> list[str]:
 
 
 def test_page_has_every_label_and_weight_in_order(tmp_path: Path) -> None:
-    assert write_attention([SMALL], [SOURCE], tmp_path / "a.html") == []
+    assert write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.html") == []
     page = Page(tmp_path / "a.html")
     assert page.labels == LABELS
     assert page.starts == STARTS
@@ -196,7 +203,7 @@ def test_page_has_every_label_and_weight_in_order(tmp_path: Path) -> None:
 
 
 def test_page_has_no_scripts_or_links(tmp_path: Path) -> None:
-    write_attention([SMALL], [SOURCE], tmp_path / "a.html")
+    write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.html")
     page = Page(tmp_path / "a.html")
     content = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "script" not in page.tags
@@ -209,7 +216,7 @@ def test_page_has_no_scripts_or_links(tmp_path: Path) -> None:
 
 def test_svg_is_xml_with_labels_as_text(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
-    assert write_attention([SMALL, chain(3)], [SOURCE, "a a a"], path) == []
+    assert write_attention(groups_of([SMALL, chain(3)], [SOURCE, "a a a"]), path) == []
     texts = svg_texts(path)
     for label in (SOURCE, SMALL.text, *LABELS["col"], *LABELS["row"]):
         assert label in texts
@@ -219,7 +226,7 @@ def test_svg_is_xml_with_labels_as_text(tmp_path: Path) -> None:
 
 def test_svg_is_deterministic(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        write_attention([SMALL], [SOURCE], tmp_path / name)
+        write_attention(groups_of([SMALL], [SOURCE]), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -228,7 +235,7 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     longer = replace(chain(15), src_tokens=["▁a"] * 14 + ["▁" + "a" * 30])
     for number, maps in enumerate([[chain(4)], [chain(15)], [longer], [chain(15)] * 2]):
         path = tmp_path / f"{number}.PNG"
-        write_attention(maps, ["a"] * len(maps), path)
+        write_attention(groups_of(maps, ["a"] * len(maps)), path)
         sizes.append(png_size(path))
     assert sizes[0][0] < sizes[1][0]
     assert sizes[0][1] < sizes[1][1]
@@ -243,11 +250,11 @@ def test_png_of_a_long_sentence_is_limited_in_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "MAX_SIDE", 300)
-    (note,) = write_attention([chain(20)], ["a"], tmp_path / "a.png")
+    (note,) = write_attention(groups_of([chain(20)], ["a"]), tmp_path / "a.png")
     assert max(png_size(tmp_path / "a.png")) == 300
     assert "dpi the PNG is hard to read" in note
     monkeypatch.setattr(figures, "MAX_PIXELS", 40_000)
-    write_attention([chain(20)], ["a"], tmp_path / "a.png")
+    write_attention(groups_of([chain(20)], ["a"]), tmp_path / "a.png")
     width, height = png_size(tmp_path / "a.png")
     assert 38_000 < width * height <= 40_000
 
@@ -255,7 +262,7 @@ def test_png_of_a_long_sentence_is_limited_in_size(
 def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
     prices = ["▁$x_1$", "▁$\\frac$", "</s>"]
     map_ = translation("$x_1$ $\\frac$", prices, prices, np.eye(3))
-    write_attention([map_], ["$x_1$ $\\frac$"], tmp_path / "a.svg")
+    write_attention(groups_of([map_], ["$x_1$ $\\frac$"]), tmp_path / "a.svg")
     assert svg_texts(tmp_path / "a.svg").count("$\\frac$") == 2
 
 
@@ -263,7 +270,7 @@ def test_invisible_tokens_are_shown_by_code_point(tmp_path: Path) -> None:
     tokens = ["▁", "\u200d", "\x07", "क्\u200dष"]
     invisible = translation("\x07", tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
     for name in ("a.html", "a.svg"):
-        write_attention([invisible], ["\x07"], tmp_path / name)
+        write_attention(groups_of([invisible], ["\x07"]), tmp_path / name)
     shown = ["▁", "U+200D", "U+0007", "क्\u200dष"]
     assert Page(tmp_path / "a.html").labels["col"] == shown
     assert [text for text in svg_texts(tmp_path / "a.svg") if text in shown] == shown
@@ -276,12 +283,12 @@ def test_missing_glyphs_are_reported_in_one_note(
 
     latin = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
     monkeypatch.setattr(fontManager, "ttflist", latin)
-    (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
+    (note,) = write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.png")
     assert "\n" not in note
     assert "characters, shown as boxes in the .png" in note
     assert ".html" in note
-    assert write_attention([SMALL], [SOURCE], tmp_path / "a.svg") == []
-    assert write_attention([chain(3)], ["a"], tmp_path / "a.png") == []
+    assert write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.svg") == []
+    assert write_attention(groups_of([chain(3)], ["a"]), tmp_path / "a.png") == []
 
 
 @pytest.mark.parametrize(("name", "limit"), [("a.html", "MAX_TABLES"), ("a.svg", "MAX_PANELS")])
@@ -290,7 +297,8 @@ def test_sentences_beyond_the_limit_are_reported(
 ) -> None:
     monkeypatch.setattr(attention_plot, limit, 2)
     maps = [chain(3), BLANK, chain(4), chain(5)]
-    (note,) = write_attention(maps, ["first", "", "second", "third"], tmp_path / name)
+    groups = groups_of(maps, ["first", "", "second", "third"])
+    (note,) = write_attention(groups, tmp_path / name)
     assert "shows the first 2 maps" in note
     content = (tmp_path / name).read_text(encoding="utf-8")
     assert "second" in content
@@ -299,7 +307,7 @@ def test_sentences_beyond_the_limit_are_reported(
 
 def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"\.html, \.png, \.svg, \.pdf, \.json or \.align"):
-        write_attention([SMALL], [SOURCE], tmp_path / "a.bmp")
+        write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.bmp")
     with pytest.raises(UserError, match="no folder"):
         check_plot_path(tmp_path / "nowhere" / "a.html")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
@@ -311,7 +319,7 @@ def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_only_blank_sentences_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="blank"):
-        write_attention([BLANK], [""], tmp_path / "a.html")
+        write_attention(groups_of([BLANK], [""]), tmp_path / "a.html")
 
 
 def test_a_failed_write_leaves_the_old_file(
@@ -325,7 +333,7 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(RunError, match=r"a\.html: cannot be written \(disk full\)"):
-        write_attention([SMALL], [SOURCE], path)
+        write_attention(groups_of([SMALL], [SOURCE]), path)
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -335,14 +343,14 @@ def test_drawing_does_not_change_global_state(tmp_path: Path) -> None:
     from matplotlib._pylab_helpers import Gcf
 
     before = dict(matplotlib.rcParams)
-    write_attention([chain(3)], ["a"], tmp_path / "a.png")
+    write_attention(groups_of([chain(3)], ["a"]), tmp_path / "a.png")
     assert dict(matplotlib.rcParams) == before
     assert Gcf.get_all_fig_managers() == []
 
 
 def test_the_target_of_a_symbolic_link_is_written(tmp_path: Path) -> None:
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
-    write_attention([chain(3)], ["a"], tmp_path / "link.html")
+    write_attention(groups_of([chain(3)], ["a"]), tmp_path / "link.html")
     assert (tmp_path / "link.html").is_symlink()
     assert (tmp_path / "real.html").read_bytes().startswith(b"<!DOCTYPE html>")
 
@@ -356,3 +364,51 @@ def test_a_page_is_written_to_a_pipe(tmp_path: Path) -> None:
         write_attention([chain(3)], ["a"], pipe)
         write_attention([chain(3)], ["a"], expected)
         assert read.result(timeout=600) == expected.read_bytes()
+
+
+def test_two_models_are_side_by_side(tmp_path: Path) -> None:
+    """Each map is below the sentence, its translation and the name of its model."""
+    systems = {"runs/a": [SMALL, chain(3)], "runs/b": [chain(4), chain(2)]}
+    sources = [SOURCE, "a a a"]
+    groups = list(groups_beside(systems, sources))
+    assert [[attention.model for attention in group] for group in groups] == [
+        ["runs/a", "runs/b"]
+    ] * 2
+    assert groups[0][1].weights.shape == (4, 4)
+    assert write_attention(groups, tmp_path / "a.html") == []
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count('<div class="beside">') == 2
+    assert re.findall("runs/[ab]", page.partition("<main>")[2]) == ["runs/a", "runs/b"] * 2
+    write_attention(groups, tmp_path / "a.svg")
+    texts = svg_texts(tmp_path / "a.svg")
+    assert texts.count("runs/a") == texts.count("runs/b") == 2
+    write_attention(groups, tmp_path / "two.png")
+    write_attention(groups[1:], tmp_path / "one.png")
+    (across, down), (one_across, one_down) = map(
+        png_size, (tmp_path / "two.png", tmp_path / "one.png")
+    )
+    assert down > 1.5 * one_down  # a row for each sentence
+    assert across < 2 * one_across
+
+
+def test_a_terminal_shows_two_maps_side_by_side_where_there_is_room() -> None:
+    (group,) = groups_beside({"a": [chain(3)], "b": [chain(4)]}, ["a a a"])
+    alone = [beside_as_text([attention]) for attention in group]
+    width = max(map(len, alone[0].splitlines())) + 4 + max(map(len, alone[1].splitlines()))
+    wide = beside_as_text(group, width).splitlines()
+    assert max(map(len, wide)) <= width
+    assert len(wide) == len(alone[1].splitlines())
+    assert all(row in line for row, line in zip(alone[0].splitlines(), wide, strict=False))
+    assert beside_as_text(group, width - 1) == "\n\n".join(alone)
+    assert beside_as_text(group) == "\n\n".join(alone)
+
+
+def test_cells_have_percentages_on_request(tmp_path: Path) -> None:
+    weights = [[0.04, 0.96], [0.5, 0.5]]
+    shown = translation("b", ["▁a", "</s>"], ["▁b", "</s>"], weights)
+    write_attention(groups_of([shown], ["a"]), tmp_path / "a.html", percentages=True)
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert re.findall(r'">(\d*)</td>', page) == ["", "96", "50", "50"]
+    write_attention(groups_of([shown], ["a"]), tmp_path / "b.html")
+    page = (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert re.findall(r'">(\d*)</td>', page) == [""] * 4

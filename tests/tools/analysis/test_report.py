@@ -165,6 +165,10 @@ def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
         assert all(gain <= 0 if place else gain >= 0 for gain in gains)  # 0 where rounded
         count = int(re.findall(r"<p>(\d+) sentences?, by chrF2", section)[0])
         assert len(gains) == min(5, count)
+        beside = section.split('<div class="beside">')[1:]  # the maps of each sentence
+        assert len(beside) == len(gains)
+        assert all(part.count('<table class="attention-map">') == 2 for part in beside)
+        assert all(re.findall("<p>(.*?)</p>", part)[:2] == [first, second] for part in beside)
     assert f"beam size {beam} and {beam + 1}." in text
     assert '<th scope="row">BLEU</th>' in text
     few = "No intervals and p-values for fewer than 20 lines (here: 11)."

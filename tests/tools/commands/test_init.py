@@ -77,12 +77,24 @@ def test_files_of_the_other_languages_are_refused(capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("folder")
 def test_a_language_that_is_no_code_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    languages = ["--src-lang", "English", "--tgt-lang", "de"]
+    languages = ["--src-lang", "q7", "--tgt-lang", "de"]
     assert main(["init", "my.yaml", *languages, *ALL, "--hold-out", "9000"]) == 2
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
-    assert notes == [
-        "note: init --src-lang: 'English' is not a language code known here; did you mean 'en'?"
-    ]
+    assert notes == ["note: init --src-lang: 'q7' is not a language code known here"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_name_of_a_language_is_refused_before_any_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The corrected call would find a folder of the wrong one in its way."""
+    languages = ["--src-lang", "English", "--tgt-lang", "de"]
+    assert main(["init", "my.yaml", *languages, *ALL]) == 2
+    assert capsys.readouterr().err == (
+        "seq2seq: error: init --src-lang: 'English' is not the code of a language; "
+        "did you mean 'en'?\n"
+    )
+    assert sorted(path.name for path in Path().iterdir()) == ["all.de", "all.en"]
 
 
 @pytest.mark.usefixtures("folder")

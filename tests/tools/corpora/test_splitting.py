@@ -171,3 +171,23 @@ def test_the_default_size_is_a_twentieth_up_to_a_thousand() -> None:
     groups = [(f"a {number // 30}", f"b {number}") for number in range(3000)]
     held_out = divide(groups, {"valid": None, "test": None}, 1, "a")
     assert [held_out.count(part) for part in (1, 2)] == [150, 150]
+
+
+def test_sentences_that_translation_reads_as_one_are_connected() -> None:
+    """Spaces of no width, full width, and the dot of a Turkish capital make no other sentence."""
+    pairs = [
+        pair
+        for n in range(40)
+        for pair in (
+            (f"a{n}\u200bb", f"one {n}"),
+            (f"a{n}b", f"two {n}"),
+            (f"\uff43\uff44{n}", f"three {n}"),
+            (f"cd{n}", f"four {n}"),
+            (f"\u0130l{n}", f"five {n}"),
+            (f"il{n}", f"six {n}"),
+        )
+    ]
+    division = divide(pairs, {"valid": 60, "test": 60}, 1, "a")
+    parts = division.parts.tolist()
+    assert division.components == 120
+    assert parts[0::2] == parts[1::2]

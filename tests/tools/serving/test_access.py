@@ -310,3 +310,28 @@ def test_lines_are_counted(tiny_pairs: LanguagePairs) -> None:
     with serve(tiny_pairs) as served:
         served.call("/translate", {**ONE, "q": "ba.\nbe."})
         assert (served.lines("waiting"), served.lines("translated")) == (0, 2)
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/languages", "/openapi.json", "/static/page.js"])
+def test_head_is_answered_as_get_without_a_body(path: str, served: Served) -> None:
+    """Health checks, monitors of pages and `curl -I` send it."""
+    reply = served.call(path, method="HEAD")
+    expected = served.call(path)
+    assert (reply.status, reply.body) == (200, b"")
+    for name in ("content-type", "content-length", "x-frame-options"):
+        assert reply.headers[name] == expected.headers[name]
+
+
+def test_a_refused_method_is_answered_with_those_there_are(served: Served) -> None:
+    assert served.call("/health", b"").headers["allow"] == "GET, HEAD"
+    reply = served.call("/translate", method="HEAD")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+def test_http_1_0_needs_no_host(tiny_pairs: LanguagePairs) -> None:
+    """HAProxy's health check has none."""
+    with serve(tiny_pairs, access=Access(hosts=frozenset(["localhost"]))) as served:
+        for line, status in ((b"", b"200"), (b"Host: evil.example\r\n", b"400")):
+            head = b"GET /health HTTP/1.0\r\n" + line + b"\r\n"
+            with raw(served, head) as connection, connection.makefile("rb") as answer:
+                assert answer.readline().split()[1] == status

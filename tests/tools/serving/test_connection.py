@@ -178,7 +178,7 @@ def test_every_refusal_has_the_security_headers(content: bytes, served: Served) 
 def test_an_error_outside_of_the_application_is_answered(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "_host_name", lambda _host: 1 / 0)
+    monkeypatch.setattr(access, "host_name", lambda _host: 1 / 0)
     guarded = access.Access(hosts=frozenset(["localhost"]))
     with serve(tiny_pairs, access=guarded) as served:
         reply = served.call("/health")

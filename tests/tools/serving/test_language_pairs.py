@@ -89,6 +89,36 @@ def test_the_script_of_a_text_shows_its_language() -> None:
         pairs.find("auto", "de", "The cat")
 
 
+def test_of_regions_the_exact_one_decides() -> None:
+    brazil, portugal = LanguagePair("en", "pt-BR"), LanguagePair("en", "pt-PT")
+    pairs = LanguagePairs(dict.fromkeys((brazil, portugal), TRANSLATOR))
+    assert pairs.find("en-GB", "pt-BR") == brazil
+    assert pairs.find("en-GB", "pt_pt") == portugal
+    with pytest.raises(UserError, match="en-pt-BR, en-pt-PT fit; name both languages"):
+        pairs.find("en-GB", "pt")
+
+
+def test_words_and_scripts_say_how_sure_a_language_is() -> None:
+    """No text is that of a model for certain: it may have a language that none knows."""
+    profile = SourceProfile(
+        scripts=["LATIN"],
+        tgt_characters="abcdef",
+        src_words=["the", "cat", "is"],
+        tgt_words=["le", "chat", "est"],
+    )
+    marathi = SourceProfile(scripts=["DEVANAGARI"], tgt_characters="abc")
+    pairs = LanguagePairs(
+        {
+            LanguagePair("en", "fr"): SimpleNamespace(source=profile),  # type: ignore[misc]
+            LanguagePair("mr", "en"): SimpleNamespace(source=marathi),
+        }
+    )
+    assert pairs.confidences("Le chat est noir.") == {"fr": 4 / 6, "en": 1 / 6}
+    assert pairs.confidences("The cat.") == {"en": 3 / 5, "fr": 1 / 5}
+    assert pairs.confidences("\u0930\u093e\u0939\u0941\u0932") == {"mr": 1 / 2}
+    assert pairs.confidences("12") == {"en": 1 / 4, "fr": 1 / 4, "mr": 1 / 4}
+
+
 @pytest.mark.parametrize("code", ["en", "mr", "mar", "EN_gb", "zh-Hant", "pt-BR", "gsw", "tok"])
 def test_a_language_code_needs_no_hint(code: str) -> None:
     assert unknown_code_hint(code) is None

@@ -116,7 +116,7 @@ def asking(served: Served, fields: dict[str, object]) -> Iterator[list[Reply]]:
 
 
 @pytest.mark.race
-@one_quick("number", [signal.SIGTERM, signal.SIGINT])
+@one_quick("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_accepted_requests_complete_after_a_signal(
     number: signal.Signals, gate: Gate, tiny_runs: dict[str, Path]
 ) -> None:
@@ -220,6 +220,8 @@ def test_invalid_options_are_refused_in_one_line(
             (["--token-file", str(tmp_path / "no")], f"{tmp_path / 'no'}"),
             (["--allow-origin", "example.org"], "--allow-origin: must be like https://example.org"),
             (["--allow-origin", "https://example.org/"], "not 'https://example.org/'"),
+            (["--allow-origin", "https://*.example.org"], "not 'https://*.example.org'"),
+            (["--allow-host", "*.example.org"], "not '*.example.org'"),
             (["--allow-host", "https://example.org"], "--allow-host: must be a name like"),
             (["--allow-host", "example.org:80"], "not 'example.org:80'"),
             (["--max-queue", "10"], "--max-queue 10: below --max-lines (1000)"),
@@ -314,11 +316,12 @@ def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: 
         started.send_signal(signal.SIGTERM)
         _, err = started.communicate(timeout=600)
     requests = [entry for line in err.splitlines() if "path" in (entry := json.loads(line))]
-    assert [(entry["path"], entry["status"], entry["client"]) for entry in requests] == [
-        ("/translate", 200, "weblate"),
-        ("/v1/translate", 200, "client 1"),
+    logged = ("path", "status", "client", "pair", "lines", "characters")
+    assert [tuple(entry[name] for name in logged if name in entry) for entry in requests] == [
+        ("/translate", 200, "weblate", "xx-yy", 1, 6),
+        ("/v1/translate", 200, "client 1", "xx-yy", 1, 6),
         ("/v1/translate", 400, "client 1"),
-        ("/v1/translate", 200, "client 1"),
+        ("/v1/translate", 200, "client 1", "xx-yy", 1, 6),
     ]
 
 
@@ -332,3 +335,51 @@ def test_the_page_loads_nothing_from_the_network(served: Served) -> None:
 def test_a_browser_finds_the_icon_beside_pages_that_name_none(served: Served) -> None:
     icon = served.call("/favicon.ico")
     assert (icon.status, icon.body) == (200, served.call("/static/icon.svg").body)
+
+
+def test_a_port_for_metrics_that_is_taken_is_named(
+    tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = ["serve", "-m", str(tiny_runs["none"]), "--port", "0"]
+        assert main([*command, "--metrics-port", str(port)]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"seq2seq: error: --metrics-port {port}: cannot listen on 127.0.0.1 ("
+    )
+
+
+def test_the_health_of_a_running_server(
+    tiny_runs: dict[str, Path],
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A proxy, which Docker may set in every container, is not asked."""
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("SEQ2SEQ_HOST", "0.0.0.0")
+    run = str(tiny_runs["luong"])
+    with process("-m", run, "--host", "127.0.0.1", program=gate.program()) as (_, served):
+        monkeypatch.setenv("SEQ2SEQ_PORT", str(served.port))
+        assert main(["serve", "--health"]) == 0
+        assert json.loads(capsys.readouterr().out)["status"] == "ok"
+    assert main(["serve", "--health"]) == 1
+    message = f"--host 0.0.0.0 --port {served.port}: no server answers there (Connection refused)"
+    assert capsys.readouterr().err == f"seq2seq: error: {message}\n"
+
+
+def test_a_server_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve"]) == 2
+    assert capsys.readouterr().err.startswith("seq2seq: error: serve needs -m RUN")
+
+
+@pytest.mark.parametrize("name", ["TOKEN_FILE", "GLOSSARY", "FORBIDDEN"])
+def test_an_empty_variable_opens_no_server(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compose makes one of ${TOKENS:-}."""
+    monkeypatch.setenv(f"SEQ2SEQ_{name}", "")
+    assert main(["serve", "-m", "run"]) == 2
+    message = f"SEQ2SEQ_{name}: is empty; name a file, or unset it"
+    assert capsys.readouterr().err == f"seq2seq: error: {message}\n"

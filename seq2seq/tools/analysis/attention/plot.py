@@ -3,10 +3,10 @@
 import importlib.util
 import unicodedata
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG, SVG or PDF file
 MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
+_BETWEEN = " " * 4  # maps that are side by side on a terminal
 _SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
 _BOUNDS = 0.1, 0.3, 0.5, 0.7  # weights from which the next shade is used
 
@@ -39,68 +40,99 @@ def check_plot_path(path: Path) -> None:
         raise not_installed(f"{path}: {suffix} needs matplotlib", "plot", ", or write .html.")
 
 
+Group = Sequence[AttentionMap]  # maps of one sentence or part that are shown side by side
+
+
+def groups_of(
+    translations: Iterable[Translation], sources: Sequence[str]
+) -> Iterator[list[AttentionMap]]:
+    """Yield each map of translations alone; those without weights (of blank lines) have none."""
+    for translation, source in zip(translations, sources, strict=False):  # not all may be taken
+        for attention in translation.attention_maps(source):
+            yield [attention]
+
+
+def groups_beside(
+    systems: Mapping[str, Iterable[Translation]], sources: Sequence[str]
+) -> Iterator[list[AttentionMap]]:
+    """Yield the maps of each sentence by several models, with their names, part by part."""
+    for source, *translations in zip(sources, *systems.values(), strict=False):
+        maps = [translation.attention_maps(source) for translation in translations]
+        for parts in zip_longest(*maps):
+            yield [
+                attention._replace(model=name)
+                for name, attention in zip(systems, parts, strict=True)
+                if attention is not None
+            ]
+
+
 def write_attention(
-    translations: Iterable[Translation], sources: Sequence[str], path: Path, model: str = ""
+    groups: Iterable[Group], path: Path, model: str = "", percentages: bool = False
 ) -> list[str]:
-    """Plot the attention weights of translations into one file; return notes for the user.
+    """Plot groups of maps into one file; return notes for the user.
 
-    Translations without weights (of blank lines) are left out, others have one map per part or
-    head. No more translations are taken than are shown. A page is written map by map, so that
-    memory does not grow with their number, and names the model. The file is written atomically.
+    No more groups are taken than are shown. A page is written map by map, so that memory does not
+    grow with their number, and names the model. The file is written atomically.
 
-    Raises UserError as `check_plot_path` does, or if no translation has weights, and RunError if
-    the file cannot be written.
+    Raises UserError as `check_plot_path` does, or if there is no map, and RunError if the file
+    cannot be written.
     """
     check_plot_path(path)
     suffix = path.suffix.lower()
     limit, notes = MAX_TABLES if suffix == ".html" else MAX_PANELS, list[str]()
-    pairs = zip(translations, sources, strict=False)  # not all may be taken
-    of_each = (translation.attention_maps(source) for translation, source in pairs)
-    maps = _shown(chain.from_iterable(of_each), limit, path, notes)
-    first = next(maps, None)
+    shown = _shown(groups, limit, path, notes)
+    first = next(shown, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
     with files.write_errors(path), files.output_file(path) as file:
         if suffix == ".html":
-            for text in page(chain([first], maps), model):
+            for text in page(chain([first], shown), model, percentages):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = figures.save(attention_map.map_figure([first, *maps]), suffix)
+            content, more = figures.save(_figure([first, *shown]), suffix)
             file.write(content)
             notes += more
     return notes
 
 
-def page(maps: Iterable[AttentionMap], model: str = "") -> Iterator[str]:
+def _figure(groups: Sequence[Group]) -> Any:
+    """Return a figure with a row for each group of the same size, or all in a grid."""
+    (size, *other_sizes) = {len(group) for group in groups}
+    columns = None if size == 1 or other_sizes else size
+    return attention_map.map_figure([*chain.from_iterable(groups)], columns)
+
+
+def page(groups: Iterable[Group], model: str = "", percentages: bool = False) -> Iterator[str]:
     """Yield the parts of a self-contained page with a table for each map."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
     yield head.replace("$style", attention_map.style()).replace(
         "$model", escape(f" of {model}" if model else "")
     )
-    for attention in maps:
-        source, *texts = map(escape, attention.headings())
-        yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
-        yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
-        yield attention_map.heat_map(attention)
-        yield "\n</section>\n"
+    for group in groups:
+        yield '<div class="beside">\n' if len(group) > 1 else ""
+        for attention in group:
+            source, *texts = map(escape, attention.headings())
+            yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
+            yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
+            yield attention_map.heat_map(attention, percentages)
+            yield "\n</section>\n"
+        yield "</div>\n" if len(group) > 1 else ""
     yield foot
 
 
-def _shown(
-    maps: Iterable[AttentionMap], limit: int, path: Path, notes: list[str]
-) -> Iterator[AttentionMap]:
-    """Yield maps of at most MAX_CELLS cells, up to the limit; add notes on those left out."""
+def _shown(groups: Iterable[Group], limit: int, path: Path, notes: list[str]) -> Iterator[Group]:
+    """Yield groups of maps of at most MAX_CELLS cells, up to a limit; add notes on the others."""
     count = large = 0
-    for attention in maps:
-        if attention.weights.size > MAX_CELLS:
-            large += 1
-        elif count == limit:
-            notes.append(f"{path} shows the first {limit} maps; write .json for all")
+    for group in groups:
+        if any(attention.weights.size > MAX_CELLS for attention in group):
+            large += len(group)
+        elif count + len(group) > limit:
+            notes.append(f"{path} shows the first {count} maps; write .json for all")
             break
         else:
-            count += 1
-            yield attention
+            count += len(group)
+            yield group
     if large:
         left_out = f"{large} maps of more than {MAX_CELLS:,} cells"
         notes.append(f"{path} leaves out {left_out}; write .json for all")
@@ -159,6 +191,22 @@ def as_text(attention: AttentionMap, limit: int | None = None) -> str:
     columns_of_source = enumerate(labels_of(attention.src_tokens), start=1)
     lines.append("  ".join(f"{number} {label}" for number, label in columns_of_source))
     return "\n".join(lines)
+
+
+def beside_as_text(group: Group, limit: int | None = None) -> str:
+    """Draw maps side by side if a terminal of `limit` columns has room, else one below another."""
+    texts = [as_text(attention, limit) for attention in group]
+    columns = [text.splitlines() for text in texts]
+    widths = [max(map(_width, lines)) for lines in columns]
+    if limit is None or sum(widths) + len(_BETWEEN) * (len(group) - 1) > limit:
+        return "\n\n".join(texts)
+    rows = (
+        _BETWEEN.join(
+            line + " " * (width - _width(line)) for line, width in zip(row, widths, strict=True)
+        )
+        for row in zip_longest(*columns, fillvalue="")
+    )
+    return "\n".join(map(str.rstrip, rows))
 
 
 def _width(text: str) -> int:

@@ -12,6 +12,7 @@ import yaml
 
 from seq2seq.data.corpus import ParallelText, has_text
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
+from seq2seq.text.sameness import sentence_key
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
@@ -100,10 +101,10 @@ def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
 
 
 def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
-    """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
-    pairs = {*zip(map(str.strip, reference.src), map(str.strip, reference.tgt), strict=True)}
+    """Find the lines of `text` that occur in `reference`, as translation reads them."""
+    pairs = {*zip(map(sentence_key, reference.src), map(sentence_key, reference.tgt), strict=True)}
     sources = {src for src, _ in pairs}
-    lines = zip(map(str.strip, text.src), map(str.strip, text.tgt), strict=True)
+    lines = zip(map(sentence_key, text.src), map(sentence_key, text.tgt), strict=True)
     numbered = [(number, pair) for number, pair in enumerate(lines, start=1) if has_text(*pair)]
     return Overlap(
         [number for number, pair in numbered if pair[0] in sources],

@@ -14,6 +14,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples, SystemScores
+from seq2seq.evaluation.writing_notes import writing_notes
 from seq2seq.inference.scoring import attend
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
@@ -238,4 +239,6 @@ def _score(
     )
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
+    for note in writing_notes(hypotheses, task.text.tgt, task.request.lowercase):
+        logger.info(f"note: {note}")
     return ScoredOutput(file, scored, chrf_counts)

@@ -59,6 +59,9 @@ class SampleHistory(NamedTuple):
     translations: list[tuple[int, str]]
 
 
+MapsOf = Callable[[Sequence[str]], list[list[AttentionMap]]]  # of translations of sources
+
+
 class SplitScores(NamedTuple):
     """Scores of the translations of a text."""
 
@@ -73,6 +76,7 @@ class SplitScores(NamedTuple):
     references: list[str]
     hypotheses: list[str]
     worst: list[ScoredSentence]  # with their attention, if the model has any
+    maps_of: "MapsOf | None"  # None: the model has no attention
     is_quoted: bool = True  # otherwise the page shows none of its sentences
 
 
@@ -220,12 +224,14 @@ def _scored(translator: Translator, config: Config, how: Scoring) -> SplitScores
     unit = length_unit(text.src)
     buckets = length_buckets(text.src, max(map(unit.length, text.src)), unit)
     worst = sorted(shown(lines, unit), key=lambda line: line.score.chrf)[:SHOWN_SENTENCES]
+
+    def maps_of(sources: Sequence[str]) -> list[list[AttentionMap]]:
+        again = zip(sources, translator.translate(sources, size), strict=True)
+        return [list(translation.attention_maps(source)) for source, translation in again]
+
     if translator.engine.attends:
-        again = translator.translate([line.source for line in worst], size)
-        worst = [
-            line._replace(maps=list(translation.attention_maps(line.source)))
-            for line, translation in zip(worst, again, strict=True)
-        ]
+        maps = maps_of([line.source for line in worst])
+        worst = [line._replace(maps=own) for line, own in zip(worst, maps, strict=True)]
     return SplitScores(
         split,
         size,
@@ -238,6 +244,7 @@ def _scored(translator: Translator, config: Config, how: Scoring) -> SplitScores
         list(text.tgt),
         hypotheses,
         worst,
+        maps_of if translator.engine.attends else None,
     )
 
 

@@ -9,7 +9,7 @@ from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, dump_config, leaves
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
-from seq2seq.inference.attention_map import SCALE, heat_map, style
+from seq2seq.inference.attention_map import SCALE, AttentionMap, heat_map, style
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
@@ -177,11 +177,13 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
         score, texts = line.score, {"translation": line.translation}
         heading = f"Line {line.number:,}: BLEU {score.bleu:.1f}, chrF2 {score.chrf:.1f}"
         yield f"<section><h3>{heading}</h3>{_sentence(line, texts, run)}"
-        maps = "".join(
-            heat_map(attention) for attention in line.maps if attention.weights.size <= MAX_CELLS
-        )
+        maps = _maps(line.maps)
         yield f"<details><summary>attention</summary>{maps}</details>" if maps else ""
         yield "</section>"
+
+
+def _maps(maps: Sequence[AttentionMap]) -> str:
+    return "".join(heat_map(attention) for attention in maps if attention.weights.size <= MAX_CELLS)
 
 
 def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
@@ -200,16 +202,39 @@ def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) 
 
     pairs.sort(key=gain)
     better = [pair for pair in pairs[::-1] if gain(pair) > 0], [p for p in pairs if gain(p) < 0]
+    if any(text.maps_of for text in scored):
+        yield SCALE
     for name, rows in zip(names, better, strict=True):
+        shown = rows[: facts.SHOWN_SENTENCES]
+        maps = _maps_beside(scored, names, [line.source for line, _ in shown])
         note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED_EACH}"
         yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
-        for pair in rows[: facts.SHOWN_SENTENCES]:
+        for pair, attention in zip(shown, maps, strict=True):
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
                 for name, line in zip(names, pair, strict=True)
             }
             heading = f"<h3>Line {pair[0].number:,}</h3>"
-            yield f"<section>{heading}{_sentence(pair[0], texts, run)}</section>"
+            yield f"<section>{heading}{_sentence(pair[0], texts, run)}{attention}</section>"
+
+
+def _maps_beside(
+    scored: Sequence[SplitScores], names: Sequence[str], sources: Sequence[str]
+) -> list[str]:
+    """Return for each source the maps of both runs side by side, as far as they have attention."""
+    of_runs: list[list[list[AttentionMap]]] = [
+        text.maps_of(sources) if text.maps_of else [[] for _ in sources] for text in scored
+    ]
+    shown = []
+    for maps in zip(*of_runs, strict=True):
+        parts = "".join(
+            f"<div><p>{_text(name)}</p>{content}</div>"
+            for name, content in zip(names, map(_maps, maps), strict=True)
+            if content
+        )
+        summary = "<details open><summary>attention</summary>"
+        shown.append(f'{summary}<div class="beside">{parts}</div></details>' if parts else "")
+    return shown
 
 
 def _samples(run: RunFacts, of_run: str) -> Iterator[str]:

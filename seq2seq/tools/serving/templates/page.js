@@ -356,10 +356,11 @@ async function alternatives(line, n_best) {
     return; // the translation itself is shown
   }
   if (signal.aborted) return;
-  const seen = new Set([line.text]), items = [];
+  const shown = (text) => text.replace(/\s+/g, ""); // a space more is no other translation
+  const seen = new Set([shown(line.text)]), items = [];
   for (const each of found.translations[0].n_best) {
-    if (seen.has(each.text)) continue;
-    seen.add(each.text);
+    if (seen.has(shown(each.text))) continue;
+    seen.add(shown(each.text));
     const item = document.createElement("li"), bar = document.createElement("span");
     const text = button("", () => require(line, each.text)), mean = document.createElement("small");
     text.lang = chosen().tgt;

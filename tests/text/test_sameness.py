@@ -1,0 +1,31 @@
+"""Sentences that translation reads as one have one key."""
+
+import pytest
+
+from seq2seq.text.sameness import sentence_key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The  cat\t", "the cat"),
+        ("\uff21\uff22\uff23\uff11\uff12", "abc12"),
+        ("ខ្ញុំ\u200bទៅ", "ខ្ញុំទៅ"),
+        ("co\u00adop", "coop"),
+        ("STRASSE", "straße"),
+        ("Σίσυφος", "ΣΊΣΥΦΟΣ"),
+        ("I\u0307stanbul", "istanbul"),
+        ("\u0130stanbul", "istanbul"),
+        ("cafe\u0301", "café"),
+        ("a\u00a0b\u3000c", "a b c"),
+        ("ﬁn", "fin"),
+        ("\ufeffa", "a"),
+    ],
+)
+def test_equal_sentences(one: str, other: str) -> None:
+    assert sentence_key(one) == sentence_key(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("é", "e"), ("a.", "a"), ("1", "2")])
+def test_different_sentences(one: str, other: str) -> None:
+    assert sentence_key(one) != sentence_key(other)
