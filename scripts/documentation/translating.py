@@ -33,8 +33,8 @@ _HEADS = "Score the best translation for the attention weights of each head, if 
 
 def translating_page() -> str:
     """Return the page in Markdown: a table of the steps and one of the passes."""
-    searches = sum(kind.searches for kind in PASSES)
-    scorings = sum(kind.scorings for kind in PASSES) + HEAD_SCORINGS
+    searches = sum(kind.most_searches for kind in PASSES)
+    scorings = sum(kind.most_scorings for kind in PASSES) + HEAD_SCORINGS
     rows = [*map(_pass_row, PASSES), f"| WeighHeads | {_HEADS} | 0 | {HEAD_SCORINGS} |"]
     total = f"| **together** | | **{searches}** | **{scorings}** |"
     steps = _STEPS + "\n".join(map(_step_row, STEPS))
@@ -50,7 +50,7 @@ def _step_row(step: type[TextStep]) -> str:
 
 
 def _pass_row(kind: type[Pass]) -> str:
-    return f"| {kind.__name__} | {_sentence(kind)} | {kind.searches} | {kind.scorings} |"
+    return f"| {kind.__name__} | {_sentence(kind)} | {kind.most_searches} | {kind.most_scorings} |"
 
 
 def _sentence(value: object) -> str:

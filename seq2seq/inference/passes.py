@@ -42,15 +42,15 @@ class PassContext:
 class Pass:
     """A search of a part after those of the passes before."""
 
-    searches = 0  # of a part at most, in all rounds
-    scorings = 0  # likewise, of given translations
+    most_searches = 0  # of a part, in all rounds; a table of the docs has it, and a test counts
+    most_scorings = 0  # likewise, of given translations
     rounds = 1
 
     def __init__(self, context: PassContext) -> None:
         self.context = context
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
-        """Return the search that the part needs, if any."""
+        """Return the search that the part needs, if any; it is recorded in the part."""
         raise NotImplementedError
 
     def merge(
@@ -63,7 +63,7 @@ class Pass:
 class FirstSearch(Pass):
     """Search the part; one with terms of a glossary without these, to see where they belong."""
 
-    searches = 1
+    most_searches = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         search = part.search
@@ -84,7 +84,7 @@ def _plain(search: RequestedSearch, options: SearchOptions) -> RequestedSearch:
 class PlaceTerms(Pass):
     """Score the first translation with the terms of the glossary in the places of words."""
 
-    scorings = 1
+    most_scorings = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if not (self.context.places_terms and part.search.part.terms and part.candidates):
@@ -105,9 +105,9 @@ class PlaceTerms(Pass):
 class PlaceFurtherTerms(Pass):
     """Place them in the further translations of an n-best list too; search for more of these."""
 
-    searches = WIDENINGS
-    scorings = MAX_PLACED
-    rounds = searches + scorings
+    most_searches = WIDENINGS
+    most_scorings = MAX_PLACED
+    rounds = most_searches + most_scorings
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.placed is None or len(part.candidates) >= self.context.n_best:
@@ -165,7 +165,7 @@ def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
 class RequireTerms(Pass):
     """Search the part with its terms required, if they have no places."""
 
-    searches = 1
+    most_searches = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if not (self.context.places_terms and part.search.part.terms):
@@ -176,8 +176,8 @@ class RequireTerms(Pass):
 class GiveWay(Pass):
     """Search a part to which all rules leave no translation without one of them after another."""
 
-    searches = len(GIVING_WAY) - 1  # a beam is narrow, or there are samples or groups
-    rounds = searches + 1  # the last one finds that nothing remains to leave out
+    most_searches = len(GIVING_WAY) - 1  # a beam is narrow, or there are samples or groups
+    rounds = most_searches + 1  # the last one finds that nothing remains to leave out
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.candidates:
@@ -195,7 +195,7 @@ class GiveWay(Pass):
 class Repair(Pass):
     """Search again what lost a name or a word to copy: all names are masked, the words required."""
 
-    searches = 1
+    most_searches = 1
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.original.part.is_in_capitals:  # in which no word is as the training text has it
@@ -266,7 +266,7 @@ def _may_be_words(search: RequestedSearch) -> bool:
 class Widen(Pass):
     """Merge equal texts; search an n-best list that lacks some with a beam of twice the size."""
 
-    rounds = searches = WIDENINGS
+    rounds = most_searches = WIDENINGS
 
     def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.placed is not None:

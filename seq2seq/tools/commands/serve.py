@@ -39,7 +39,7 @@ from seq2seq.text.text_files import read_lines
 
 if TYPE_CHECKING:
     from seq2seq.tools.serving.access import Client
-    from seq2seq.tools.serving.metrics import Metrics
+    from seq2seq.tools.serving.prometheus import Metrics
 
 _CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
 _HEALTHY = 5.0  # seconds within which a healthy server answers
@@ -188,7 +188,7 @@ def _metrics(port: int | None) -> "Iterator[Metrics | None]":
     if port is None:
         yield None
         return
-    from seq2seq.tools.serving.metrics import Metrics, served
+    from seq2seq.tools.serving.prometheus import Metrics, served
 
     metrics = Metrics()
     with served(metrics, port) as address:

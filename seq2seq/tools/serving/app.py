@@ -30,7 +30,7 @@ from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 if TYPE_CHECKING:
-    from seq2seq.tools.serving.metrics import Metrics
+    from seq2seq.tools.serving.prometheus import Metrics
 
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more

@@ -8,7 +8,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 from served import Served, serve, until
 
-from seq2seq.tools.serving.metrics import Metrics, served
+from seq2seq.tools.serving.prometheus import Metrics, served
 from seq2seq.tools.serving.service import LanguagePairs
 
 
