@@ -12,6 +12,7 @@ from seq2seq.runtime import argument_types, errors
 from seq2seq.text.characters import MARKS, SPACE, is_blank, is_letter, is_spaced, normalized
 from seq2seq.text.names.names import Masked
 
+_MARKS = frozenset(MARKS)
 _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _Encoded = tuple[Ids, bool]  # a phrase, and whether it ends in a letter
 
@@ -38,7 +39,7 @@ class Requirements:
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
         """Return the tokens of final marks for a source of one sentence, else none."""
-        return () if any(character in MARKS for character in text.strip()[:-1]) else self._marks
+        return self._marks if _MARKS.isdisjoint(text.strip()[:-1]) else ()
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""

@@ -51,6 +51,10 @@ class Line:
         """Split each part into texts; the first has its head, and the last its tail."""
         parts = list[Part]()
         for part, pieces in zip(self.parts, texts, strict=True):
+            if len(pieces) == 1:  # as of most lines
+                part.masked = pieces[0]
+                parts.append(part)
+                continue
             split = [replace(part, masked=piece, head="", tail="") for piece in pieces]
             if len(split) > 1:
                 written = cut_like(part.written, [piece.written for piece in pieces])

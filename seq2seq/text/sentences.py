@@ -320,7 +320,9 @@ def split_affixes(text: str, abbreviations: Collection[str] = ()) -> Affixes:
 
 def has_letters(text: str) -> bool:
     """Return whether a text has a letter, or a placeholder of a name."""
-    return any(character.isalpha() or unicodedata.category(character) == "Cn" for character in text)
+    if any(map(str.isalpha, text)):  # the first one, in most texts
+        return True
+    return any(unicodedata.category(character) == "Cn" for character in text)
 
 
 def _end_of_head(text: str) -> int:

@@ -189,6 +189,8 @@ def has_inner_space(text: str) -> bool:
 
 
 def _without_inner_spaces(text: str) -> str:
+    if text.isascii():  # as most lines are
+        return text
     words = text.split(" ")
     joined = words[0]
     for word in words[1:]:
