@@ -8,7 +8,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,13 @@ class Terminal:
             self.shown += self._read()
         before, _, self.shown = self.shown.partition(text)
         return before
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C until the process ends: Python may not yet wait for keys."""
+        while self.process.poll() is None:
+            self.write(CTRL_C)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
 
     def rest(self) -> bytes:
         """Return what is shown until the process ends."""
@@ -96,7 +103,7 @@ def test_an_interruption_at_the_prompt_is_no_error(
 ) -> None:
     with terminal(tmp_path, "translate", "-m", str(tiny_runs["luong"])) as shell:
         shell.until(b"end with Ctrl-D.\r\n> ")
-        shell.write(CTRL_C)
+        shell.interrupt()
         shown = shell.rest()
         assert (b"error" in shown, b"Traceback" in shown) == (False, False)
         assert shell.process.returncode == 130

@@ -361,8 +361,8 @@ def test_a_page_is_written_to_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as reader:
         read = reader.submit(pipe.read_bytes)
-        write_attention([chain(3)], ["a"], pipe)
-        write_attention([chain(3)], ["a"], expected)
+        write_attention(groups_of([chain(3)], ["a"]), pipe)
+        write_attention(groups_of([chain(3)], ["a"]), expected)
         assert read.result(timeout=600) == expected.read_bytes()
 
 
