@@ -122,21 +122,20 @@ def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, before: 
     return f"; did you mean '{before}{close[0]}'?" if close else ""
 
 
-_folders_of_configs: list[Path] = []  # other than the working directory
+_folder_of_config: ContextVar[Path] = ContextVar("folder_of_config", default=Path())
 
 
 def remember_config(path: Path) -> None:
-    """Let hints to missing files look beside a config, too."""
-    if path.parent not in (Path(), *_folders_of_configs):
-        _folders_of_configs.append(path.parent)
+    """Let hints to missing files look beside a config, the last one that was read, too."""
+    _folder_of_config.set(path.parent)
 
 
 def suggest_file(path: Path) -> str:
     """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
-    for folder in _folders_of_configs:
-        if not path.is_absolute() and (folder / path).exists():
-            text = f"{folder / path} exists, but paths are relative to the working directory"
-            return f"; {text}: cd {folder}"
+    folder = _folder_of_config.get()
+    if folder != Path() and not path.is_absolute() and (folder / path).exists():
+        text = f"{folder / path} exists, but paths are relative to the working directory"
+        return f"; {text}: cd {folder}"
     if path.parts[:1] == ("~",):
         return "; ~ is not replaced here: write the folder out"
     if not path.parent.is_dir():

@@ -554,6 +554,7 @@ SOURCES = sorted(
 IMPORTING = (
     "seq2seq/model/trusted_scores.py",
     "seq2seq/cli/parser.py",  # imports subcommands
+    "seq2seq/tools/jobs/child.py",  # imports the module of its parent's command
     "scripts/documentation/sources.py",
 )
 

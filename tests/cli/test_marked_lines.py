@@ -12,6 +12,7 @@ from seq2seq.__main__ import main
 from seq2seq.runs.run_config import stored_run
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
+WORDS = "note: words that the training text never has"
 LACKING = "note: characters that the training text hardly has"
 VANISHED = "note: such characters that the translation lacks"
 COPIED = "note: no letters, unlike the training text; copied"
@@ -39,7 +40,9 @@ def test_lines_without_a_mark_are_noted_once(
     call = ["translate", "-m", str(run), "-i", str(run.parent / "text"), *options]
     capsys.readouterr()
     assert main(call) == 0
-    notes = f"{NOTE}: 2 lines (2, 5)\n{LACKING}: 2 lines (5 '\"', 6 ':')\n"
+    words = "1 'buda, ki', 2 'more, ta', 4 'zu, ba', 5 'more', 6 'ki'"
+    notes = f"{WORDS}: 5 lines ({words})\n{NOTE}: 2 lines (2, 5)\n"
+    notes += f"{LACKING}: 2 lines (5 '\"', 6 ':')\n"
     notes += f"{VANISHED}: 1 line (6 ':')\n{COPIED}: 1 line (7)\n"
     assert capsys.readouterr().err == notes
 

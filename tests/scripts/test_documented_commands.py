@@ -290,7 +290,7 @@ def workplace(
     page = request.node.callspec.params["page"]
     if any("seq2seq train my-run.yaml" in line.text for line in command_lines(page)):
         shutil.rmtree(tmp_path / "work/runs/my-run")
-    if page == "docs/how-to/evaluate.md":
+    if page in ("docs/how-to/evaluate.md", "docs/how-to/translate.md"):
         shutil.copytree(tmp_path / "work/runs/my-run", tmp_path / "work/runs/my-run-luong")
     if page == "docs/how-to/deploy.md":
         run, exported = tmp_path / "work/runs/my-run", tmp_path / "work/exported"
