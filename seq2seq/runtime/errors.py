@@ -20,7 +20,7 @@ Spelling = Callable[[str, object], str]
 TRAIN = ("pydantic", "yaml", "sacrebleu", "safetensors", "tabulate", "tqdm", "torch")
 
 _CPU_TORCH = "pip install seq2seq-attention --extra-index-url https://download.pytorch.org/whl/cpu"
-MAX_LINE = 500  # characters of a line of a message, whatever names are in it
+MAX_LINE = 480  # characters of a line of a message: 500 with what is printed before it
 _LEFT_OUT = " ... "
 _OUT_OF_MEMORY = re.compile(
     "out of memory|allocate memory|not enough memory|bad_alloc"

@@ -73,7 +73,7 @@ def test_a_missing_file_is_looked_for_beside_the_config(
 ) -> None:
     """Paths are relative to the working directory; the file of a stem is the one meant."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(errors, "_folders_of_configs", [])
+    errors.remember_config(Path("c.yaml"))
     Path("sub").mkdir()
     for name in ("tc", "c.yaml", "sub/t.en"):
         Path(name).touch()
