@@ -48,6 +48,13 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number, self.done = signal_number, done
 
 
+def check_is_config(config: object) -> None:
+    """Raise TypeError for anything but a Config."""
+    if not isinstance(config, Config):
+        load = "config = load_config('my-run.yaml')"
+        raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
+
+
 def train(  # noqa: PLR0913
     config: Config,
     device: str = "auto",
@@ -58,9 +65,7 @@ def train(  # noqa: PLR0913
     quiet: bool = False,
 ) -> Path:
     """Train a model and return the run folder; see `trained_run.train`, which users call."""
-    if not isinstance(config, Config):
-        load = "config = load_config('my-run.yaml')"
-        raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
+    check_is_config(config)
     init_from, callbacks = None if init_from is None else Path(init_from), [*callbacks]
     with nullcontext() if quiet else console(), process_group() as group, restored_threads():
         chosen = choose_device(group.device_for(str(device)))

@@ -79,6 +79,7 @@ def train(  # noqa: PLR0913
     Raises UserError before any work if data, folder or device are refused, RunError if training
     fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM.
     """
+    loop.check_is_config(config)
     called = list(callbacks)
     if in_notebook() and not quiet and matplotlib_note() is None:
         called.append(_LiveCurve())

@@ -24,7 +24,7 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.tools.analysis.attention.plot import translation_by_words, write_attention
+from seq2seq.tools.analysis.attention.plot import groups_of, translation_by_words, write_attention
 
 HEADS = 3
 SETTINGS = SearchSettings(head_attention=True)
@@ -231,7 +231,7 @@ def test_a_plot_shows_every_head(
 def test_a_figure_states_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = translator.translate(LINES[:4], settings=SETTINGS)
-    (note,) = write_attention(found, LINES[:4], tmp_path / "a.svg")
+    (note,) = write_attention(groups_of(found, LINES[:4]), tmp_path / "a.svg")
     assert "shows the first 8 maps; write .json" in note
     assert (tmp_path / "a.svg").read_text("utf-8").count(">head ") == 8
 

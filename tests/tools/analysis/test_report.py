@@ -220,7 +220,7 @@ def test_the_page_of_two_runs_says_why_it_has_no_p(differing: int) -> None:
     def scored(lines: list[str]) -> SplitScores:
         text = score_text(lines, references, "en", bootstrap=0)
         values = text.scores, text.segmentation, WORDS, [], [], []
-        return SplitScores("test", 5, *values, references, lines, [])
+        return SplitScores("test", 5, *values, references, lines, [], None)
 
     html = _scores([scored(better), scored(worse)], ["better", "worse"])
     reason = "No p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines."
