@@ -185,15 +185,14 @@ def _compare(
     from seq2seq.evaluation import metrics
 
     (first_name, first_lines), *others = texts
-    systems: Systems = []
-    for name, lines in others:
-        comparison = metrics.compare(first_lines, lines, references, lowercase, segmentation)
-        if not systems:
-            rows = {
-                key: SystemRow(pair.baseline.score, pair.baseline.ci, None, pair.signature)
-                for key, pair in comparison.items()
-            }
-            systems.append((first_name, rows))
+    lists = [lines for _, lines in others]
+    comparisons = metrics.compare_all(first_lines, lists, references, lowercase, segmentation)
+    first_rows = {
+        key: SystemRow(pair.baseline.score, pair.baseline.ci, None, pair.signature)
+        for key, pair in comparisons[0].items()
+    }
+    systems: Systems = [(first_name, first_rows)]
+    for (name, _), comparison in zip(others, comparisons, strict=True):
         rows = {
             key: SystemRow(pair.system.score, pair.system.ci, pair.p_value, pair.signature)
             for key, pair in comparison.items()

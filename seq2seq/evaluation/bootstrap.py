@@ -96,8 +96,7 @@ class Resamples:
         """Return the scores of a system, given the statistics of its sentences by each seed."""
         resampled = None
         if self.suffice:
-            drawn = [[score(sentences[rows]) for sentences in counts] for rows in self]
-            resampled = np.array(drawn).T
+            resampled = np.array([self.scores(sentences, score) for sentences in counts])
         return SystemScores([score(sentences) for sentences in counts], list(counts), resampled)
 
     def draws_of_t(self, freedom: int) -> NDArray[np.float64]:

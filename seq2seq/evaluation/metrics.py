@@ -1,7 +1,7 @@
 """BLEU, chrF and TER by sacrebleu, with signatures, 95% intervals and significance tests."""
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -207,10 +207,32 @@ def compare(  # noqa: PLR0913
     bootstrap: int = RESAMPLES,
 ) -> Comparison:
     """Test a system against a baseline by the paired bootstrap; as `score` otherwise."""
-    texts = [("baseline", baseline), ("system", system)]
+    return compare_all(baseline, [system], references, lowercase, segmentation, bootstrap)[0]
+
+
+@quiet_sacrebleu()
+def compare_all(  # noqa: PLR0913
+    baseline: Sequence[str],
+    systems: Iterable[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    lowercase: bool = False,
+    segmentation: Segmentation = BY_SPACES,
+    bootstrap: int = RESAMPLES,
+) -> list[Comparison]:
+    """Test several systems against a baseline, whose sentences are counted once, as `compare`."""
     resamples = Resamples(len(baseline), bootstrap)
-    metrics = _metrics(texts, references, lowercase, segmentation)
-    return {key: _paired(metric, baseline, system, resamples) for key, metric in metrics.items()}
+    first = dict[str, SystemScores]()
+    comparisons = list[Comparison]()
+    for system in systems:
+        texts = [("baseline", baseline), ("system", system)]
+        metrics = _metrics(texts, references, lowercase, segmentation)
+        for key, metric in metrics.items():
+            if key not in first:
+                first[key] = _system_scores(metric, baseline, resamples)
+        comparisons.append(
+            {key: _paired(metric, first[key], system, resamples) for key, metric in metrics.items()}
+        )
+    return comparisons
 
 
 @quiet_sacrebleu()
@@ -264,19 +286,21 @@ def _score_of(metric: Metric, counts: Counts) -> float:
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> Score:
-    counts = _counts(metric, hypotheses)
-    result = _resampled(resamples.of_system([counts], partial(_score_of, metric)))
+    result = _resampled(_system_scores(metric, hypotheses, resamples))
     return Score(result.score, result.ci, _signature(metric, resamples))
 
 
 def _paired(
-    metric: Metric, baseline: Sequence[str], system: Sequence[str], resamples: Resamples
+    metric: Metric, first: SystemScores, system: Sequence[str], resamples: Resamples
 ) -> Paired:
-    score = partial(_score_of, metric)
-    first = resamples.of_system([_counts(metric, baseline)], score)
-    second = resamples.of_system([_counts(metric, system)], score)
+    second = _system_scores(metric, system, resamples)
     p_value = resampling.difference(first, second, resamples).p_value
     return Paired(_resampled(first), _resampled(second), p_value, _signature(metric, resamples))
+
+
+def _system_scores(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> SystemScores:
+    """Return the scores of a system of one seed."""
+    return resamples.of_system([_counts(metric, hypotheses)], partial(_score_of, metric))
 
 
 def _resampled(system: SystemScores) -> Resampled:
