@@ -40,9 +40,7 @@ def read_document(path: Path) -> Document:
         text = _read_text(path)
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
-        if (indented := _unusual_indent(text)) is not None:
-            document.issues.append(indented)
-            document.incomplete = True
+        if _has_unusual_indent(text, document):
             return document
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
@@ -55,11 +53,8 @@ def read_document(path: Path) -> Document:
         reason = f"invalid YAML: {' '.join(str(error).split())}"
     else:
         if isinstance(root, yaml.MappingNode):
-            if (indented := _unusual_indent(text, ascii_too=False)) is not None:
-                document.issues.append(indented)
-                document.incomplete = True
-                return document
-            document.tree = _read_mapping(root, (), document)
+            if not _has_unusual_indent(text, document, ascii_too=False):
+                document.tree = _read_mapping(root, (), document)
             return document
         reason = "the file is empty" if root is None else "the top level is not a mapping"
         reason += "; write lines such as `name: my-run`"
@@ -101,24 +96,26 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: {reason}{hint}") from None
 
 
-def _unusual_indent(text: str, ascii_too: bool = True) -> ConfigIssue | None:
-    """Return an issue for the first line that is indented by other characters than spaces."""
+def _has_unusual_indent(text: str, document: Document, ascii_too: bool = True) -> bool:
+    """Add an issue for the first line that is indented by other characters than spaces, if any."""
     for number, line in enumerate(text.split("\n"), start=1):
         indent = line[: len(line) - len(line.lstrip())]
         others = [character for character in indent if character not in " \r"]
         if line.strip() and others and (ascii_too or not others[0].isascii()):
             name = unicodedata.name(others[0], "TAB" if others[0] == "\t" else "CONTROL CHARACTER")
             article = "an" if name[0] in "AEIO" else "a"
-            text = f"begins with {article} {name.lower()}; indent with spaces"
-            return ConfigIssue(number, text)
-    return None
+            reason = f"begins with {article} {name.lower()}; indent with spaces"
+            document.issues.append(ConfigIssue(number, reason))
+            document.incomplete = True
+            return True
+    return False
 
 
 def _within_curly_marks(value: str) -> bool:
     """Return whether a value has the quotation marks of a word processor, which YAML keeps."""
-    ends = (value[0], value[-1]) if len(value) > 1 else ("", "")
-    names = [unicodedata.name(character, "") for character in "".join(ends)]
-    return not value.isascii() and all("QUOTATION MARK" in name for name in names) and bool(names)
+    if len(value) < 2 or value.isascii():
+        return False
+    return all("QUOTATION MARK" in unicodedata.name(end, "") for end in (value[0], value[-1]))
 
 
 def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) -> Tree:
