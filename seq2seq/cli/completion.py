@@ -9,10 +9,9 @@ It takes effect in a new terminal; zsh needs the folder in fpath.
 
 import argparse
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from seq2seq.cli.options import CommandLine
-from seq2seq.runtime.errors import not_installed
+from seq2seq.runtime.errors import is_installed, not_installed
 
 _SHELLS = ("bash", "zsh", "tcsh")
 
@@ -30,7 +29,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    if find_spec("shtab") is None:
+    if not is_installed("shtab"):
         raise not_installed("completion needs shtab", "completion")
     import shtab
 

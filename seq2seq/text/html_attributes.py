@@ -52,8 +52,8 @@ class SetAsideAttributes:
         if not self._is_possible or name in _SHEETS or "=" not in tag:
             return tag
         parts = [tag[: 1 + len(name)]]
-        done = len(parts[0])
-        for attribute in _ATTRIBUTE.finditer(tag, done):
+        copied = len(parts[0])
+        for attribute in _ATTRIBUTE.finditer(tag, copied):
             value = attribute["value"]
             if value is None:
                 continue
@@ -62,9 +62,9 @@ class SetAsideAttributes:
             is_text = attribute["name"].lower() in TRANSLATED
             text = " ".join(unescape(value.strip("\"'")).split()) if is_text else ""
             if is_language or has_letters(text):
-                parts += [tag[done:start], self._mark(AttributeValue(value, text, place + start))]
-                done = end
-        return "".join([*parts, tag[done:]])
+                parts += [tag[copied:start], self._mark(AttributeValue(value, text, place + start))]
+                copied = end
+        return "".join([*parts, tag[copied:]])
 
     def _mark(self, value: AttributeValue) -> str:
         """Return the mark of a value, which has its line ends."""

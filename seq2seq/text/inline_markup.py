@@ -311,9 +311,8 @@ class _Area:
         before = self._links.source[: node.start]
         if not before[-1].isspace():
             gains = self._gains(before.rfind(" ") + 1, node.start)
-            return self._words[
-                len(gains) - 1 - int(gains[::-1].argmax())
-            ].stop  # the last of equals
+            last_of_best = len(gains) - 1 - int(gains[::-1].argmax())
+            return self._words[last_of_best].stop
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end

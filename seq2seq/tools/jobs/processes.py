@@ -1,8 +1,8 @@
 """Commands as processes of their own, one after the other or some at once.
 
-Each is a process: what it held in memory is free when it ends, trainings
-side by side have their own threads, and a crash of one harms no other. A child is not of the
-terminal's group, so that Ctrl-C reaches this process alone, which stops its children once.
+What a command held in memory is free when it ends, trainings side by side have their own threads,
+and a crash of one harms no other. A child is not of the terminal's group, so that Ctrl-C reaches
+this process alone, which stops its children once.
 """
 
 import os

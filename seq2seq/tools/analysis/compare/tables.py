@@ -113,8 +113,8 @@ class Table(NamedTuple):
 def _values(row: Sequence[Cell], intervals: Sequence[bool]) -> list[object]:
     """Return the values of a row, of intervals both bounds, for a file."""
     values = list[object]()
-    for cell, two in zip(row, intervals, strict=True):
-        if not two:
+    for cell, is_interval in zip(row, intervals, strict=True):
+        if not is_interval:
             values.append("" if cell.value is None else cell.value)
         elif isinstance(cell.value, tuple):
             values += cell.value
