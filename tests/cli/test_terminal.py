@@ -43,17 +43,18 @@ def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, b
     ) as process:
         os.close(terminal)
         piped = process.stdout.read() if process.stdout else b""
-        shown = b""
-        while True:
-            try:
-                block = os.read(master, 1 << 16)
-            except OSError:  # Linux raises EIO at the end
-                break
-            if not block:
-                break
-            shown += block
+        shown = _rest(master)
     os.close(master)
     return process.returncode, shown.replace(b"\r\n", b"\n"), piped
+
+
+def _rest(terminal: int) -> bytes:
+    """Return what is shown until no process has the terminal any more."""
+    shown = b""
+    with suppress(OSError):  # Linux raises EIO at the end, at once if nothing is left
+        while block := os.read(terminal, 1 << 16):
+            shown += block
+    return shown
 
 
 def assert_no_control_characters(text: str) -> None:
@@ -246,7 +247,7 @@ def test_notes_on_a_typed_line_are_printed_at_once(tiny_runs: dict[str, Path]) -
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)
         assert process.returncode == 130
-        end = os.read(master, 1 << 16)
+        end = _rest(master)
     assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in shown
     assert b"error" not in end
 
