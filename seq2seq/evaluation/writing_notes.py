@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.runtime.errors import argument
-from seq2seq.text.characters import OPENING, QUOTES
+from seq2seq.text.characters import QUOTES
 from seq2seq.text.spread import spread_rows
 
 _SAMPLE = 2000  # lines that are compared
@@ -24,7 +24,7 @@ _GRAM = 4  # characters of the n-grams by which lines are alike
 
 _SPACED, _ATTACHED = re.compile(r"\s[^\w\s](?=\s|$)"), re.compile(r"\w[^\w\s](?=\s|$)")
 _ENTITY = re.compile(r"&(?:\w+|#\d+|#x[0-9a-fA-F]+);")
-_QUOTATION = frozenset(QUOTES + OPENING) - frozenset("([\u00bf\u00a1\uff08")
+_QUOTATION = frozenset(QUOTES)
 _PIECE = re.compile("@@(?=\\s|$)|\u2581|\uffed")
 
 

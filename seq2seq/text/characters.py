@@ -35,10 +35,38 @@ def _sentence_terminals() -> Iterator[str]:
 
 SENTENCE_TERMINALS = "".join(_sentence_terminals())
 MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
-QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
-CLOSING_MARKS = QUOTES + ")]\uff09"  # quotation marks and brackets
-CLOSING = re.escape(CLOSING_MARKS)  # in a class of characters
-OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
+_STRAIGHT = "\"'\uff02\uff07"  # quotation marks of both ends
+
+
+def _brackets_and_quotes() -> dict[str, str]:
+    """Return all brackets and quotation marks of Unicode, by their category."""
+    by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": ""}
+    # They lie before the letters of Chinese, and among forms of other width.
+    for character in map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))):
+        category = unicodedata.category(character)
+        if category in by_category:
+            by_category[category] += character
+    return by_category
+
+
+def _are_quotes(brackets: str) -> Iterator[str]:
+    """Yield the characters, such as corner brackets, that quote."""
+    for bracket in brackets:
+        name = unicodedata.name(bracket)
+        if "QUOTATION MARK" in name or "CORNER BRACKET" in name:
+            yield bracket
+
+
+# Whether one of them opens or closes depends on the language: “a”, „a“, »a«, ”a”.
+_BY_CATEGORY = _brackets_and_quotes()
+INITIAL_QUOTES = _BY_CATEGORY["Pi"]
+FINAL_QUOTES = _BY_CATEGORY["Pf"]
+OPENING = _BY_CATEGORY["Ps"] + INITIAL_QUOTES + _STRAIGHT + "\u00bf\u00a1\u2e18"
+CLOSING = _BY_CATEGORY["Pe"] + FINAL_QUOTES + _STRAIGHT
+QUOTES = (
+    *(INITIAL_QUOTES + FINAL_QUOTES + _STRAIGHT),
+    *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"]),
+)
 
 
 def is_lower(character: str) -> bool:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from seq2seq.text.characters import (
     CLOSING,
+    FINAL_QUOTES,
+    INITIAL_QUOTES,
     MARKS,
     OPENING,
     QUOTES,
@@ -39,15 +41,19 @@ _NUMBER_LABEL = re.compile(  # or a letter that is no ideograph
     r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
 )
 _MAX_NUMBER_LABEL = 8  # characters
+# For classes of characters: any quotation mark opens after a space, and closes after a mark.
+_OPENING = re.escape(OPENING)
+_CLOSING = re.escape(CLOSING)
+_BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
+_AFTER_MARKS = re.escape(CLOSING + INITIAL_QUOTES)
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
-FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
-_TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
+FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
+_TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{_AFTER_MARKS}]*(?:(?=[{RAISED}])|(?!\w))")
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 # Ends that no space has to follow: of scripts without spaces, and others that no word contains.
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
-_OPENING = OPENING.replace("[", r"\[")  # in a class of characters
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 # Titles and abbreviations of languages in Latin script, without their full stop.
@@ -60,9 +66,11 @@ _COMMON_ABBREVIATIONS = frozenset(
         "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
     )
 )
-_DOTTED = re.compile(rf"(?<![^\s{_OPENING}])([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
-_WORD = re.compile(rf"[^\s{_OPENING}{CLOSING},;:!?]+")
-_LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
+_DOTTED = re.compile(
+    rf"(?<![^\s{_BEFORE_WORDS}])([^\s{_BEFORE_WORDS}]+)\.(?=\s+[{_BEFORE_WORDS}]*\w)"
+)
+_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING},;:!?]+")
+_LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 _MAX_ADDRESS = 200  # characters on either side of a mark that are examined
@@ -95,14 +103,16 @@ def _marks(further_marks: str) -> frozenset[str]:
 def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
-    no_beginning = rf"{CLOSING}{marks}"  # with which no sentence begins
+    no_beginning = rf"{_CLOSING}{marks}"  # with which no sentence begins
+    closing = rf"[{_AFTER_MARKS}{_NOTES}]|\[\d{{1,3}}\]|\s[{FINAL_QUOTES}](?=\s)"  # as in French
+    opening = rf"[{_BEFORE_WORDS}]|(?<=[{INITIAL_QUOTES}])\s"
     before_space = (
-        rf"(?<![{marks}])(?P<end>[{marks}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
-        rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{no_beginning}]))"
+        rf"(?<![{marks}])(?P<end>[{marks}]++)(?P<closing>(?:{closing})*+)"
+        rf"\s++(?=(?P<opening>(?:{opening})*)(?P<next>[^\s{no_beginning}]))"
     )
     of_any_place = (  # a variation selector belongs to the mark
         rf"(?<![{_FULL}])[{_FULL}]++"
-        rf"(?:(?=[{_OPENING}]*[^\s{no_beginning}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
+        rf"(?:(?=[{_OPENING}]*[^\s{no_beginning}\ufe0e\ufe0f])|[{_CLOSING}]+(?=[{_OPENING}]))"
     )
     within_text = rf"(?<=\S)(?P<joined>[.!?])(?=[^\s\d{no_beginning}])"
     return re.compile(f"{before_space}|{of_any_place}|{within_text}")

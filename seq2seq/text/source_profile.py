@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import TypedDict
 
 from seq2seq.text import sentences as forms
-from seq2seq.text.characters import CLOSING_MARKS, MARKS, is_lower
+from seq2seq.text.characters import CLOSING, INITIAL_QUOTES, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
 from seq2seq.text.names.words import any_of, script_of
@@ -126,7 +126,7 @@ class SourceProfile:
 
     def _without_unknown_mark(self, body: str, tail: str) -> tuple[str, str]:
         """Move a final mark to the tail if the text has none for its kind of sentence."""
-        end = body.rstrip(CLOSING_MARKS)
+        end = body.rstrip(CLOSING + INITIAL_QUOTES)
         mark = end[-1:]
         is_mark = has_letters(end) and mark in MARKS
         if not is_mark or self._writing.knows(mark) or self._writing.mark_like(mark):

@@ -111,6 +111,45 @@ def test_an_end_is_an_end_whatever_follows(between: str) -> None:
     assert parts[1].endswith(second)
 
 
+QUOTATIONS = [
+    "“{}”",
+    "„{}“",
+    "»{}«",
+    "«{}»",
+    "”{}”",
+    "\u201a{}\u2018",
+    "« {} »",
+    '"{}"',
+    "({})",
+    "{{{}}}",
+    "⟨{}⟩",
+]
+
+
+@pytest.mark.parametrize("quotation", QUOTATIONS)
+@pytest.mark.parametrize("mark", [".", "…", "?!"])
+def test_any_quotation_marks_close_a_sentence_and_open_the_next(quotation: str, mark: str) -> None:
+    first, second = quotation.format(f"The car is old{mark}"), quotation.format("Tom left.")
+    assert split_sentences(f"{first} {second}") == [first, second]
+    assert split_sentences(f"It is so. {second} Then Ann left.")[0] == "It is so."
+    if mark != "?!":  # a question may be followed by who asks
+        assert split_sentences(f"{first} Then Tom left.") == [first, "Then Tom left."]
+
+
+@pytest.mark.parametrize(
+    "quotation", ["「{}」", "『{}』", "《{}》", "【{}】", "〈{}〉", "“{}”", "\uff08{}\uff09"]
+)
+def test_brackets_of_scripts_without_spaces_keep_their_sentence(quotation: str) -> None:
+    quoted = quotation.format("走吧。")
+    assert split_sentences(f"{quoted}他说。") == [f"{quoted}他说。"]
+    assert split_sentences(f"好。{quoted}{quoted}") == ["好。", quoted, quoted]
+
+
+def test_the_number_of_a_note_in_brackets_belongs_to_the_sentence_before_it() -> None:
+    line = "The car is old.[1][12] The cat is black."
+    assert split_sentences(line) == ["The car is old.[1][12]", "The cat is black."]
+
+
 def test_sentences_that_begin_in_lower_case_are_cut_on_request() -> None:
     line = "The car is old. the cat is black. approx. five"
     assert split_sentences(line, SentenceHabits(before_lower=True)) == [
