@@ -81,6 +81,7 @@ class Preparation:
         self._tokenizer = _Tokenizer(self._src)
         self._prefix = cache(requirements.prefix)
         self.requirements = requirements
+        glossary = settings.glossary and settings.glossary.read_as(loaded.source.ordinary)
         self.steps = steps.steps_of(
             steps.StepContext(
                 profile=loaded.source,
@@ -88,7 +89,7 @@ class Preparation:
                 symbols=self._src.symbols,
                 max_length=loaded.max_length,
                 names=self._names,
-                glossary=settings.glossary,
+                glossary=glossary,
                 writes_names=settings.written_names,
                 is_forbidden=requirements.is_forbidden,
             )

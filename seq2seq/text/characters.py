@@ -38,9 +38,9 @@ MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
 _STRAIGHT = "\"'\uff02\uff07"  # quotation marks of both ends
 
 
-def _brackets_and_quotes() -> dict[str, str]:
-    """Return all brackets and quotation marks of Unicode, by their category."""
-    by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": ""}
+def _marks_by_category() -> dict[str, str]:
+    """Return all brackets, quotation marks and dashes of Unicode, by their category."""
+    by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": ""}
     # They lie before the letters of Chinese, and among forms of other width.
     for character in map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))):
         category = unicodedata.category(character)
@@ -58,7 +58,7 @@ def _are_quotes(brackets: str) -> Iterator[str]:
 
 
 # Whether one of them opens or closes depends on the language: “a”, „a“, »a«, ”a”.
-_BY_CATEGORY = _brackets_and_quotes()
+_BY_CATEGORY = _marks_by_category()
 INITIAL_QUOTES = _BY_CATEGORY["Pi"]
 FINAL_QUOTES = _BY_CATEGORY["Pf"]
 OPENING = _BY_CATEGORY["Ps"] + INITIAL_QUOTES + _STRAIGHT + "\u00bf\u00a1\u2e18"
@@ -67,6 +67,8 @@ QUOTES = (
     *(INITIAL_QUOTES + FINAL_QUOTES + _STRAIGHT),
     *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"]),
 )
+APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4"  # also accents, which are typed for them
+DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 
 
 def is_lower(character: str) -> bool:

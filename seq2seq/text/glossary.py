@@ -1,7 +1,8 @@
 """Glossary: target phrases required wherever a source has their source phrases."""
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -39,9 +40,7 @@ class Glossary:
             if self._targets.setdefault(key, tgt) != tgt:
                 targets = f"{self._targets[key]!r} and {tgt!r}"
                 raise UserError(f"{place}: {key!r} has two translations, {targets}; keep one")
-        self._lengths: dict[str, list[int]] = {}  # by the first character, longest first
-        for first, length in sorted({(key[0], len(key)) for key in self._targets}, reverse=True):
-            self._lengths.setdefault(first, []).append(length)
+        self._lengths = _lengths(self._targets)
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
@@ -56,6 +55,15 @@ class Glossary:
                 raise UserError(f"{place}: must be a source phrase, a tab and a target phrase")
             terms[place] = columns
         return cls(terms.values(), list(terms))
+
+    def read_as(self, written: Callable[[str], str]) -> Self:
+        """Return a copy that finds a source phrase also as `written` returns it."""
+        copied = copy(self)
+        further = {_joined(written(key)): target for key, target in self._targets.items()}
+        further.pop("", None)
+        copied._targets = {**further, **self._targets}
+        copied._lengths = _lengths(copied._targets)
+        return copied
 
     def terms(self) -> Iterator[tuple[str, str]]:
         """Yield the source phrases and the target phrases that translate them."""
@@ -85,6 +93,14 @@ class Glossary:
             if phrase in self._targets and _is_bounded(phrase, text, start):
                 return phrase
         return None
+
+
+def _lengths(keys: Iterable[str]) -> dict[str, list[int]]:
+    """Return the lengths of source phrases by their first character, longest first."""
+    lengths: dict[str, list[int]] = {}
+    for first, length in sorted({(key[0], len(key)) for key in keys}, reverse=True):
+        lengths.setdefault(first, []).append(length)
+    return lengths
 
 
 def _joined(text: str) -> str:

@@ -14,6 +14,7 @@ from seq2seq.text.characters import CLOSING, INITIAL_QUOTES, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
 from seq2seq.text.names.words import any_of, script_of
+from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
     Affixes,
     SentenceHabits,
@@ -65,6 +66,9 @@ class SourceProfile:
     marks: str = ""  # that end sentences, besides those of Unicode
     characters: str = ""  # in the lines; unusual ones only if they are frequent
     src_marks: str = ""  # with which lines end, the most frequent one first
+    opening_marks: str = ""  # as in `QuotesAndDashes`
+    inner_marks: str = ""
+    closing_marks: str = ""
     inner_spaces: bool = True  # has spaces between letters of scripts without spaces
     tgt_characters: str = ""  # as `characters`, of the translations
     tgt_marks: str = ""
@@ -161,11 +165,13 @@ class SourceProfile:
         """Replace characters that the text hardly has by those of the same kind that it has.
 
         White space becomes a space, a compatibility character its NFKC form, or the other way
-        round, unless it is the number of a footnote after a mark; a digit and a final mark become
-        those of the text, an uncased letter loses marks; what is invisible is removed.
+        round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
+        and a final mark become those of the text, an uncased letter loses marks; what is invisible
+        is removed.
         """
         if not self.characters:
             return line
+        line = self._quotes_and_dashes.written(line)
         if line.isascii():
             return self._writing.written(line)
         texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
@@ -263,6 +269,10 @@ class SourceProfile:
     @cached_property
     def _writing(self) -> Writing:
         return Writing(self.characters, self.src_marks, self.inner_spaces)
+
+    @cached_property
+    def _quotes_and_dashes(self) -> QuotesAndDashes:
+        return QuotesAndDashes(self.opening_marks, self.inner_marks, self.closing_marks)
 
     @cached_property
     def _tgt_writing(self) -> Writing:
@@ -376,6 +386,7 @@ def describe_source(
         marks=marks,
         characters=frequent_characters(sample, least),
         src_marks=usual_final_marks(sample, marks, least),
+        **_marks_by_place(sample, least),
         inner_spaces=sum(map(has_inner_space, sample)) > least,
         tgt_characters=frequent_characters(tgt_sample, least),
         tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),
@@ -396,6 +407,23 @@ def describe_source(
         known_words=record_of(lines),
         frequent_words=frequent_words(untagged),
     )
+
+
+class _MarksByPlace(TypedDict):
+    """Fields of a profile on quotation marks and dashes."""
+
+    opening_marks: str
+    inner_marks: str
+    closing_marks: str
+
+
+def _marks_by_place(lines: Iterable[str], least: float) -> _MarksByPlace:
+    marks = QuotesAndDashes.of(lines, least)
+    return {
+        "opening_marks": marks.opening,
+        "inner_marks": marks.inner,
+        "closing_marks": marks.closing,
+    }
 
 
 class _SentencesOfPairs(TypedDict):
