@@ -143,7 +143,14 @@ def check_rules(call: Call, row: int, translation: Translation) -> None:
         assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "count",
+    [
+        20,
+        pytest.param(200, marks=pytest.mark.thorough),
+        pytest.param(1_000, marks=pytest.mark.load),
+    ],
+)
 @one_quick("name", SETTINGS, quick=7)
 def test_a_translation_depends_on_its_line_and_obeys_its_rules(
     tiny_runs: dict[str, Path], name: str, count: int
