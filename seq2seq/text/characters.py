@@ -39,9 +39,9 @@ _STRAIGHT = "\"'\uff02\uff07"  # quotation marks of both ends
 
 
 def _marks_by_category() -> dict[str, str]:
-    """Return all brackets, quotation marks and dashes of Unicode, by their category."""
-    by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": ""}
-    # They lie before the letters of Chinese, and among forms of other width.
+    """Return brackets, quotation marks, dashes and other marks of Unicode, by their category."""
+    by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": "", "Po": ""}
+    # Those of scripts in use lie before the letters of Chinese, and among forms of other width.
     for character in map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))):
         category = unicodedata.category(character)
         if category in by_category:
@@ -68,6 +68,7 @@ QUOTES = (
     *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"]),
 )
 APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4"  # also accents, which are typed for them
+OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 
 

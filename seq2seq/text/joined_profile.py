@@ -82,6 +82,8 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "opening_marks": lambda first, second: "".join(_union(first, second)),
     "inner_marks": lambda first, second: "".join(_union(first, second)),
     "closing_marks": lambda first, second: "".join(_union(first, second)),
+    "apart_marks": lambda first, second: [mark for mark in first if mark in second],
+    "joined_marks": lambda first, second: "".join(mark for mark in first if mark in second),
     "inner_spaces": or_,
     "tgt_characters": lambda first, second: "".join(sorted(_known_union(first, second))),
     "tgt_marks": lambda first, second: "".join(_union(first, second)),

@@ -235,13 +235,17 @@ def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection
         return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
-    place = boundary.start()
-    last = _LAST_WORD.search(line, max(0, place - _MAX_ABBREVIATION), place)
-    word = _key(last[0]) if last else ""
-    if is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS:
+    if ends_in_abbreviation(line, boundary.start(), abbreviations):
         return False
     is_label = _ITEM.match(line, boundary.end()) is not None
     return bool(boundary["opening"]) or is_label or not boundary["next"].isdigit()
+
+
+def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) -> bool:
+    """Return whether the word before a place, where a full stop is, is a shortened one."""
+    last = _LAST_WORD.search(text, max(0, end - _MAX_ABBREVIATION), end)
+    word = _key(last[0]) if last else ""
+    return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
 
 
 def _key(word: str) -> str:

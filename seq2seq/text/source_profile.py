@@ -13,6 +13,7 @@ from seq2seq.text import sentences as forms
 from seq2seq.text.characters import CLOSING, INITIAL_QUOTES, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
+from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
@@ -69,6 +70,8 @@ class SourceProfile:
     opening_marks: str = ""  # as in `QuotesAndDashes`
     inner_marks: str = ""
     closing_marks: str = ""
+    apart_marks: list[str] = field(default_factory=list)  # as in `MarkSpacing`
+    joined_marks: str = ""
     inner_spaces: bool = True  # has spaces between letters of scripts without spaces
     tgt_characters: str = ""  # as `characters`, of the translations
     tgt_marks: str = ""
@@ -166,12 +169,15 @@ class SourceProfile:
 
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
-        and a final mark become those of the text, an uncased letter loses marks; what is invisible
-        is removed.
+        and a final mark become those of the text, with the space before them; an uncased letter
+        loses marks; what is invisible is removed.
         """
         if not self.characters:
             return line
-        line = self._quotes_and_dashes.written(line)
+        line = self._with_known_characters(self._quotes_and_dashes.written(line))
+        return self._mark_spacing.written(line, self.sentence_habits.abbreviations)
+
+    def _with_known_characters(self, line: str) -> str:
         if line.isascii():
             return self._writing.written(line)
         texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
@@ -275,6 +281,10 @@ class SourceProfile:
         return QuotesAndDashes(self.opening_marks, self.inner_marks, self.closing_marks)
 
     @cached_property
+    def _mark_spacing(self) -> MarkSpacing:
+        return MarkSpacing(self.apart_marks, self.joined_marks)
+
+    @cached_property
     def _tgt_writing(self) -> Writing:
         return Writing(self.tgt_characters, self.tgt_marks)
 
@@ -358,9 +368,11 @@ def describe_source(
         return SourceProfile()
     rows = spread_rows(len(lines), MAX_LINES)
     sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
+    least = HARDLY * len(sample)
     abbreviations = forms.find_abbreviations(sample)
     shortened = frozenset(abbreviations)
     marks = forms.find_marks(sample)
+    spacing = MarkSpacing.of(sample, least, shortened)
     sentence_habits = SentenceHabits(shortened, further_marks=marks)
     counts = sorted(len(split_sentences(line, sentence_habits)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
@@ -368,7 +380,7 @@ def describe_source(
     untagged = [_untagged(line, tags) for line in sample]
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
     src_words, tgt_words = _telling_words(sample, tgt_sample)
-    least, most = HARDLY * len(sample), (1 - LOWER) * len(sample)
+    most = (1 - LOWER) * len(sample)
     affixes = [split_affixes(line, shortened) for line in untagged]
     initials = Counter(letter for letter in map(_first_letter, sample) if letter)
     capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
@@ -387,6 +399,8 @@ def describe_source(
         characters=frequent_characters(sample, least),
         src_marks=usual_final_marks(sample, marks, least),
         **_marks_by_place(sample, least),
+        apart_marks=list(spacing.apart),
+        joined_marks=spacing.joined,
         inner_spaces=sum(map(has_inner_space, sample)) > least,
         tgt_characters=frequent_characters(tgt_sample, least),
         tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),

@@ -1,0 +1,76 @@
+"""Space before punctuation marks is read as the training text writes it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.text.mark_spacing import MarkSpacing
+from seq2seq.text.sentences import NUMBER
+from seq2seq.text.source_profile import SourceProfile, describe_source
+
+ENGLISH = "How are you? I am fine, thanks! Well: yes; no."
+FRENCH = "Comment \u00e7a va ? Bien, merci ! Bon : oui ; non."
+TOKENS = "how are you ? i am fine , thanks ! well : yes ; no ."
+
+
+def spacing_of(text: str) -> MarkSpacing:
+    return MarkSpacing.of([text] * 3, 2, ())
+
+
+@pytest.mark.parametrize("text", [ENGLISH, FRENCH, TOKENS])
+def test_a_text_is_written_as_it_is(text: str) -> None:
+    assert spacing_of(text).written(text, ()) == text
+
+
+@pytest.mark.parametrize(
+    ("training", "line", "written"),
+    [
+        (ENGLISH, "Tom left ? Yes , he did !", "Tom left? Yes, he did!"),
+        (ENGLISH, "What ?! (Really ?) 'Who ?'", "What?! (Really ?) 'Who?'"),
+        (ENGLISH, "Wait ... It is 3 .5 :) .NET", "Wait ... It is 3 .5 :) .NET"),
+        (FRENCH, "Tom est l\u00e0? Oui, merci!", "Tom est l\u00e0 ? Oui, merci !"),
+        (FRENCH, "Quoi?! (Vraiment?) http://a.b/?c", "Quoi ?! (Vraiment ?) http://a.b/?c"),
+        (FRENCH, "Il est 10:30 .", "Il est 10:30."),
+        (TOKENS, "Tom left, didn't he? No.", "Tom left , didn't he ? No ."),
+        (TOKENS, "Mr. Smith of the U.S. has 3.5.", "Mr. Smith of the U.S. has 3.5 ."),
+        ("no marks at all", "Tom left ?", "Tom left ?"),
+        ("both? and ?", "Tom left ? Yes?", "Tom left ? Yes?"),
+    ],
+)
+def test_marks_are_joined_or_apart(training: str, line: str, written: str) -> None:
+    assert spacing_of(training).written(line, ()) == written
+
+
+def test_a_text_has_the_space_that_it_has_most_often() -> None:
+    lines = ["\u00c7a va\u202f?"] * 5 + ["\u00c7a va ?"] * 4
+    spacing = MarkSpacing.of(lines, 2, ())
+    assert spacing == MarkSpacing(["\u202f?"], "")
+    assert spacing.written("Oui?", ()) == "Oui\u202f?"
+    assert spacing.written("Oui ?", ()) == "Oui ?"
+
+
+def test_the_full_stop_of_an_ordinal_stays() -> None:
+    spacing = spacing_of(TOKENS)
+    assert spacing.written("am 15. August.", {NUMBER}) == "am 15. August ."
+    assert spacing.written("prof. Rao.", {"prof"}) == "prof. Rao ."
+
+
+@given(
+    st.text(st.sampled_from([*'ab.?!,;: )"\u202f\u3002'])),
+    st.sampled_from([ENGLISH, FRENCH, TOKENS]),
+)
+def test_only_spaces_change(line: str, training: str) -> None:
+    spacing = spacing_of(training)
+    written = spacing.written(line, ())
+    assert "".join(written.split()) == "".join(line.split())
+    assert spacing.written(written, ()) == written
+
+
+def test_full_width_marks_have_the_space_of_usual_ones() -> None:
+    text = [f"Est-ce que {word} va ?" for word in ("Tom", "Marie", "Luc")] * 40
+    profile = describe_source(text, text)
+    assert profile.ordinary("Tom va\uff1f") == "Tom va ?"
+
+
+def test_a_record_without_marks_changes_none() -> None:
+    assert SourceProfile(characters="abc ?").ordinary("a ? b?") == "a ? b?"
