@@ -5,6 +5,7 @@ import hmac
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
 HEALTH = "/health"  # which is answered at any load
 _LOGGED = ("client", "pair", "lines", "characters")  # of the state of a request
+_ABSOLUTE = re.compile("(?i)https?://(?P<host>[^/]*)")  # start of a complete address
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -147,6 +149,8 @@ HANDLED = (AnyHTTPException, ValidationError, UserError, RunError, TimeoutError,
 def _described(mistake: Mapping[str, Any]) -> str:
     place, kind = ".".join(map(str, mistake["loc"])), mistake["type"]
     message = str(mistake["msg"]).removeprefix("Value error, ")
+    if kind == "json_invalid" and not mistake["input"]:
+        return "the body is empty; the fields of a request belong in it, not in the address"
     if kind == "json_invalid":
         return message.replace("Invalid JSON:", "the body is not valid JSON in UTF-8:")
     if not place and kind in ("model_attributes_type", "model_type"):
@@ -198,7 +202,8 @@ class Guard:
         try:
             # uvicorn sends the headers alone of an answer to HEAD.
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            scope = {**scope, "method": method, "path": scope["path"].rstrip("/") or "/"}
+            scope = {**_in_origin_form(scope), "method": method}
+            scope["path"] = scope["path"].rstrip("/") or "/"
             if (refused := self._refusal(scope)) is not None:
                 answer = error_response(*refused)
                 await answer(scope, receive, send_guarded)
@@ -240,6 +245,18 @@ class Guard:
             route = getattr(scope.get("route"), "path", None)
             work = state.get("pair"), state.get("lines", 0), state.get("characters", 0)
             self.on_answer(RequestFigures(route, status, seconds, *work))
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Return a request for a complete address as one for its path, at its host (RFC 9112, 3.2.2).
+
+    The host of the address counts then, and the Host header does not.
+    """
+    if (address := _ABSOLUTE.match(scope["path"])) is None:
+        return scope
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    host = (b"host", address["host"].encode("latin-1", "replace"))
+    return {**scope, "path": scope["path"][address.end() :], "headers": [host, *others]}
 
 
 def host_name(host: str) -> str:

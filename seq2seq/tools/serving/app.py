@@ -166,6 +166,10 @@ class Connection(H11Protocol):
         self._is_refused = True  # closed at once, it would lose the answer to what still arrives
         self.loop.call_later(_PROBE, self.transport.close)
 
+    def _should_upgrade(self) -> bool:
+        """Answer in HTTP/1.1, as RFC 9110 allows, also if a client offers another protocol."""
+        return False
+
     def data_received(self, data: bytes) -> None:
         """Read what a client sends, unless its request has been refused or was its last one."""
         if not self._is_refused and self.conn.their_state is not h11.MUST_CLOSE:

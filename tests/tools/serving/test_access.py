@@ -335,3 +335,28 @@ def test_http_1_0_needs_no_host(tiny_pairs: LanguagePairs) -> None:
             head = b"GET /health HTTP/1.0\r\n" + line + b"\r\n"
             with raw(served, head) as connection, connection.makefile("rb") as answer:
                 assert answer.readline().split()[1] == status
+
+
+def test_the_host_of_a_complete_address_counts(tiny_pairs: LanguagePairs) -> None:
+    """RFC 9112, 3.2.2: a server answers requests as proxies get them, and ignores the header."""
+    with serve(tiny_pairs, access=Access(hosts=frozenset(["localhost"]))) as served:
+        for address, host, status in (
+            (b"http://localhost/health", b"evil.example", b"200"),
+            (b"HTTP://localhost:80/health/", b"localhost", b"200"),
+            (b"http://localhost", b"localhost", b"200"),
+            (b"http://evil.example/health", b"localhost", b"400"),
+            (b"http://localhost@evil.example/health", b"localhost", b"400"),
+        ):
+            head = b"GET " + address + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+            with raw(served, head) as connection, connection.makefile("rb") as answer:
+                assert answer.readline().split()[1] == status, address
+
+
+def test_an_offer_of_another_protocol_is_ignored(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Java's HttpClient offers HTTP/2 in its first request."""
+    fields = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": ""}
+    with caplog.at_level("WARNING"):
+        assert served.call("/health", headers=fields).status == 200
+    assert not caplog.records

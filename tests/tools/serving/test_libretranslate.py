@@ -239,6 +239,11 @@ def test_a_blank_text_has_no_alternatives(served: Served) -> None:
             "alternatives: Input should be greater than or equal to 0",
         ),
         (b"{", 400, "the body is not valid JSON in UTF-8"),
+        (
+            b"",
+            400,
+            "the body is empty; the fields of a request belong in it, not in the address",
+        ),
         pytest.param(b"[" * 100_000, 400, "the body is not valid JSON in UTF-8", id="deep"),
         pytest.param(
             b'{"q": ' + b"9" * 5_000 + b"}", 400, "the body is not valid JSON in UTF-8", id="number"
