@@ -1,5 +1,6 @@
 """Parse the YAML file of a config into text by key, with the line number of every key."""
 
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -16,6 +17,7 @@ from seq2seq.runtime.files import check_paths, read_bounded
 Tree = dict[str, object]
 
 _MAX_BYTES = 1 << 20
+_WITHOUT_SPACE = re.compile(r"\s*(\w+:)(?=[^\s/])")  # a key, and its value at once
 _PLAIN_TAGS = ("str", "map", "seq")
 NULLS = ("", "~", "null", "Null", "NULL")
 
@@ -43,6 +45,8 @@ def read_document(path: Path) -> Document:
         if _has_unusual_indent(text, document):
             return document
         mark = error.problem_mark or error.context_mark
+        if mark and _lacks_space(text, mark.line, document):
+            return document
         line = mark.line + 1 if mark else None
         column = f"column {mark.column + 1}: " if mark else ""
         reason = f"{column}invalid YAML: {error.problem or error.context}; see also the line "
@@ -108,6 +112,27 @@ def _has_unusual_indent(text: str, document: Document, ascii_too: bool = True) -
             document.issues.append(ConfigIssue(number, reason))
             document.incomplete = True
             return True
+    return False
+
+
+def _lacks_space(text: str, wrong: int, document: Document) -> bool:
+    """Add an issue if a space after a colon moves a YAML error from a line, counted from 0."""
+    lines = text.split("\n")
+    for number in (wrong, wrong - 1):
+        key = _WITHOUT_SPACE.match(lines[number]) if 0 <= number < len(lines) else None
+        if key is None:
+            continue
+        spaced = f"{key[0]} {lines[number][key.end() :]}"
+        repaired = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
+        try:
+            yaml.compose(repaired, Loader=yaml.BaseLoader)
+        except yaml.MarkedYAMLError as error:
+            if error.problem_mark is None or error.problem_mark.line <= wrong:
+                continue
+        reason = f"a space is missing after {key[1]}"
+        document.issues.append(ConfigIssue(number + 1, reason))
+        document.incomplete = True
+        return True
     return False
 
 

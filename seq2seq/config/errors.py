@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, show
-from seq2seq.config.suggestions import hint
+from seq2seq.config.suggestions import hint, lacking_space
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 
 MAX_SHOWN = 30  # issues of a file in one message
@@ -94,6 +94,8 @@ def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places
         reason += f"; got {show(value) if is_plain else kind_of_value}"
     if typed and kind in ("dict_type", "model_type"):
         reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
+    if isinstance(value, str) and (key := lacking_space(value, schema)):
+        reason += f"; a space is missing after {key}:"
     if kind == "literal_error":
         reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
     return _issue(path, reason, typed, places)

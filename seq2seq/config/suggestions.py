@@ -22,6 +22,8 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     if "." in path[-1] and ".".join(path) in ours:
         section, _, name = path[-1].rpartition(".")
         return f"; write {name} below the section {'.'.join((*path[:-1], section))}"
+    if key := lacking_space(path[-1], schema):
+        return f"; a space is missing after {key}:"
     above, name = ".".join(path[:-1]), _underscored(path[-1].rpartition(".")[2])
     if (key := _COMMON_NAMES.get(name, "")) in ours:
         return f"; did you mean '{key}' ({ours[key]})?"
@@ -34,6 +36,21 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
         for key in ours
         if key.rpartition(".")[2] in _close(name, elsewhere, _SIMILAR_ELSEWHERE)
     )
+
+
+def lacking_space(text: str, schema: type[Section]) -> str:
+    """Return the key that a text begins with, and that its value follows at once; or nothing."""
+    key, colon, value = text.partition(":")
+    is_attached = bool(colon) and value.strip() == value != ""
+    return key if is_attached and key in _names_of(schema) else ""
+
+
+def _names_of(schema: type[Section]) -> Iterator[str]:
+    """Yield the names of the keys of all sections, those of a shorthand included."""
+    for name, info in schema.model_fields.items():
+        yield name
+        if (section := section_class(info.annotation)) is not None:
+            yield from _names_of(section)
 
 
 def suggest_override(option: str, schema: type[Section]) -> str:

@@ -144,6 +144,7 @@ def suggest_file(path: Path) -> str:
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
         names = sorted(entry.name for entry in path.parent.iterdir())
+        names = [name for name in names if path.name[:1] == "." or name[0] != "."]
         before = str(path).removesuffix(path.name)
         for name in names:
             if path.name and Path(name).stem == path.name:
