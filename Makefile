@@ -82,6 +82,7 @@ format: $(READY)
 
 # torch is held at the release whose CPU wheel the project is tested with, and named without `+cpu`,
 # which PyPI does not have. The lock must do for every Python 3.11: pymdown-extensions 13 needs 3.11.5.
+# The extra `all` names the project itself, which pip-compile then lists by its folder.
 lock:
 	@"$(PYTHON)" -m venv $(VENV)-lock
 	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check pip-tools
@@ -90,7 +91,7 @@ lock:
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)) browser,--extra $(extra)) \
 	  --constraint $(VENV)-lock/held.txt --output-file $(LOCK) pyproject.toml
-	@sed 's/+cpu$$//' $(LOCK) > $(VENV)-lock/released.txt && cp $(VENV)-lock/released.txt $(LOCK)
+	@sed 's/+cpu$$//; /^seq2seq-attention /d' $(LOCK) > $(VENV)-lock/released.txt && cp $(VENV)-lock/released.txt $(LOCK)
 	@rm -rf $(VENV)-lock
 
 gpu: $(READY)

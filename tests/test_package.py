@@ -5,9 +5,12 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, metadata
+from importlib.metadata import PackageNotFoundError, metadata, requires
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -181,6 +184,41 @@ def test_locked_versions_are_releases_that_pypi_has() -> None:
     )
     assert len(pins) > 100
     assert [pin for pin in pins if "+" in pin] == []
+
+
+def packages_with(texts: Iterable[str], extras: set[str]) -> set[str]:
+    """Return the packages that requirements ask for here, with their extras, as `name[extra]`."""
+    requirements = pytest.importorskip("packaging.requirements")
+    packages = set()
+    for text in texts:
+        requirement = requirements.Requirement(text)
+        contexts = [{"extra": extra} for extra in ("", *extras)]
+        if requirement.marker is None or any(map(requirement.marker.evaluate, contexts)):
+            name = re.sub("[-_.]+", "-", requirement.name).lower()
+            packages |= {name, *(f"{name}[{extra}]" for extra in requirement.extras)}
+    return packages
+
+
+def test_every_locked_package_is_needed() -> None:
+    """A package that nothing needs any longer would stay in a lock that is written by hand."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==\S+", pin)] == []
+    extras = project["optional-dependencies"].values()
+    waiting = packages_with([*project["dependencies"], *chain(*extras)], set())
+    needed: set[str] = set()
+    try:
+        while waiting := {name for name in waiting if not name.startswith(project["name"])}:
+            needed |= waiting
+            asked: set[str] = set()
+            for package in waiting:
+                name, _, extra = package.removesuffix("]").partition("[")
+                asked |= packages_with(requires(name) or [], {extra})
+            waiting = asked - needed
+    except PackageNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed; make browser-test installs playwright")
+    assert {pin.partition("==")[0] for pin in pins} - needed == set()
 
 
 def test_locked_versions_install_on_the_oldest_python() -> None:

@@ -22,6 +22,13 @@ from seq2seq.runtime import console, errors, files
 
 _NAME = 30  # columns
 DATA = Path("data")  # parent of the corpora of the demo, in its configs
+GROUPS = {  # by the first word of a name
+    "demo": "The demo's corpora, which come with the package",
+    "compare": "Variants in one table, by `seq2seq compare`",
+    "multi30k": "Multi30k: `seq2seq download multi30k`",
+    "tatoeba": "Tatoeba: `seq2seq download` fetches a pair",
+    "wmt16": "WMT16",
+}
 _BASE = re.compile(r"^base: (.+)\.yaml$", re.MULTILINE)  # the config of a comparison
 
 
@@ -44,12 +51,7 @@ class Options:
 def run(options: Options) -> int:
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
-        width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)
-        for name, config in shipped.items():
-            text = f"{name:{_NAME}}  {_summary(config)}"
-            wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
-            console.say(wrapped)
-        console.say("\nCopy some, with what they need: seq2seq configs NAME ...")
+        _list(shipped)
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]
     for name in names:
@@ -73,6 +75,21 @@ def run(options: Options) -> int:
         for line in unpack_demo_corpora(DATA):
             console.say(line)
     return 0
+
+
+def _list(shipped: dict[str, Traversable]) -> None:
+    """Print what each config is, in groups."""
+    width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 4)
+    for group, heading in GROUPS.items():
+        console.say(f"{heading}:")
+        for name, config in shipped.items():
+            if name.partition("-")[0] == group:
+                text = f"  {name:{_NAME}}  {_summary(config)}"
+                console.say(
+                    textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+                )
+        console.say("")
+    console.say("Copy some, with what they need: seq2seq configs NAME ...")
 
 
 def write_config(path: Path, text: str) -> None:
