@@ -75,10 +75,12 @@ def test_a_missing_file_is_looked_for_beside_the_config(
     monkeypatch.chdir(tmp_path)
     errors.remember_config(Path("c.yaml"))
     Path("sub").mkdir()
-    for name in ("tc", "c.yaml", "sub/t.en"):
+    for name in ("tc", "c.yaml", "sub/t.en", ".u.en"):
         Path(name).touch()
     assert errors.suggest_file(Path("c")) == "; did you mean 'c.yaml'?"
     assert errors.suggest_file(Path("t.en")) == ""
+    assert errors.suggest_file(Path("u.en")) == ""  # but for a hidden file
+    assert errors.suggest_file(Path(".v.en")) == "; did you mean '.u.en'?"
     assert "write the folder out" in errors.suggest_file(Path("~/t.en"))
     errors.remember_config(Path("here.yaml"))
     errors.remember_config(Path("sub/c.yaml"))
