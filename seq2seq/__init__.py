@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
     from seq2seq.training.trained_run import train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Config", "Translator", "load_config", "train"]
 
 

@@ -82,10 +82,12 @@ def test_version_and_date_of_the_release_are_the_same_everywhere() -> None:
         (ROOT / name).read_text(encoding="utf-8")
         for name in ("CHANGELOG.md", "CITATION.cff", "docs/how-to/cite.md")
     )
+    start = (ROOT / "docs/get-started.md").read_text(encoding="utf-8")
     version, date = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", changelog, re.M)[0]
     assert version == seq2seq.__version__
     assert f'\nversion: {version}\ndate-released: "{date}"\n' in citation
     assert f"  version = {{{version}}},\n  date = {{{date}}},\n" in page
+    assert f"/v{version}/seq2seq_attention-{version}-py3-none-any.whl'" in start
 
 
 def test_every_package_was_found() -> None:
