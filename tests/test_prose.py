@@ -81,3 +81,30 @@ def test_plain_prose_passes() -> None:
     source = '"""Return the best hypothesis."""\n# Of a batch.\nx = "What is wrong"'
     assert relative_clauses("planted.py", source) == []
     assert spaced_percentages("planted.md", "27% of them, and 7 % 3 is 1") == []
+
+
+def outside_of_code(page: str) -> str:
+    """Return the text of a page without its blocks of code."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.sub(r"^ *```.*?^ *```|^ {4}.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_guides_leave_dates_and_tests_to_results() -> None:
+    """A guide says what to do; docs/results/guides.md has when it was measured, and how tested."""
+    guides = [page for page in PAGES if page.startswith("docs/how-to/")]
+    assert len(guides) > 10
+    provenance = re.compile(r"\b20\d\d-\d\d(?:-\d\d)?\b|`tests/[\w/]+\.py`")
+    assert {
+        page: found for page in guides if (found := provenance.findall(outside_of_code(page)))
+    } == {}
+    assert provenance.search(outside_of_code("docs/results/guides.md"))
+
+
+def test_tests_that_a_page_names_exist() -> None:
+    named = {
+        (page, path)
+        for page in PAGES
+        for path in re.findall(r"\btests/[\w/]+\.py", (ROOT / page).read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    assert [pair for pair in sorted(named) if not (ROOT / pair[1]).is_file()] == []
