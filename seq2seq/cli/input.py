@@ -136,7 +136,8 @@ class LineReport(AbstractContextManager["LineReport"]):
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
         self._numbers, self._accepts_markup = numbers, accepts_markup
-        self._notes: dict[str, list[str]] = {}  # lines, by number, that have a note
+        # Lines that have a note, as they are listed, with their numbers: two models may note one.
+        self._notes: dict[str, dict[str, int]] = {}
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """Decode lines from line `number` on, as UTF-8 or U+FFFD; raises UserError for no text."""
@@ -174,8 +175,8 @@ class LineReport(AbstractContextManager["LineReport"]):
     def log(self) -> None:
         """Log the notes collected since the last call."""
         for note, places in self._notes.items():
-            listed = [*places[:_LISTED_LINES], *["..."] * (len(places) > _LISTED_LINES)]
-            lines = f"{counted(len(places), 'line')} ({', '.join(listed)})"
+            listed = [*islice(places, _LISTED_LINES), *["..."] * (len(places) > _LISTED_LINES)]
+            lines = f"{counted(len({*places.values()}), 'line')} ({', '.join(listed)})"
             logger.info(f"note: {note.format(lines=lines, source=self._source)}")
         self._notes.clear()
 
@@ -184,7 +185,7 @@ class LineReport(AbstractContextManager["LineReport"]):
         if applies:
             number = self._numbers[index - 1] if self._numbers else index
             place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)
-            self._notes.setdefault(note, []).append(place)
+            self._notes.setdefault(note, {})[place] = number
 
 
 def read_texts(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:

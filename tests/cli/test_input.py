@@ -147,3 +147,13 @@ def test_a_note_quotes_what_it_is_about(caplog: pytest.LogCaptureFixture) -> Non
         "note: hardly any: 2 lines (1 '{a}: b', 4 \"c's, d\")",
         "note: plain {0}: 2 lines (2, 4)",
     ]
+
+
+def test_a_line_that_two_models_note_is_listed_once(caplog: pytest.LogCaptureFixture) -> None:
+    """`attention --beside` translates each line twice."""
+    with caplog.at_level("INFO"), LineReport("text") as report:
+        for _ in range(2):
+            for number in (3, 7):
+                report.note("strange: {lines}", number)
+        report.note("strange: {lines}", 3, detail="a word")
+    assert caplog.messages == ["note: strange: 2 lines (3, 7, 3 'a word')"]
