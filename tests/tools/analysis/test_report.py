@@ -121,6 +121,7 @@ def test_text_from_elsewhere_is_quoted_only_on_request(
         for side in ("src", "tgt"):
             assert f"note: reads {trained / 'test'}.{side}, which the config of {run}" in errors
         assert ("--quote-outside shows its sentences" in errors) == (not words)
+        assert errors.endswith("\nOpen page.html in a browser.\n")
     assert ["<h2>Worst sentences</h2>" in page for page in pages] == [False, True]
     assert all("11 sentences of the test text" in page for page in pages)
     assert sentence not in pages[0]

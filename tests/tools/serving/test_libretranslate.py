@@ -15,6 +15,10 @@ from libretranslatepy import LibreTranslateAPI
 from served import ENCODINGS, Served
 
 from seq2seq import Translator
+from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.translation import Translation
+from seq2seq.text.documents import SourceDocument
+from seq2seq.tools.serving.service import translated_documents
 
 LINES = toy_pairs(12, seed=5)[0]
 
@@ -201,6 +205,18 @@ def test_alternatives_are_different_texts_and_do_not_change_the_translation(
         assert len({text, *others}) == 1 + len(others)
 
 
+def test_alternatives_differ_in_more_than_spaces() -> None:
+    """Two lists of tokens may be one text but for a space, as in l'eau and l' eau."""
+    texts = [
+        ["l'eau est là", "l' eau est là", "l'eau  est là", "eau là"],
+        ["oui", "oui", "si", "si"],
+    ]
+    lines = [Translation([NBestEntry(text, -1.0) for text in entries]) for entries in texts]
+    documents = [SourceDocument(text, "text") for text in ("a", "b")]
+    answers = translated_documents(documents, lines, "fr", n_best=4)
+    assert answers == [["l'eau est là", "eau là"], ["oui", "si"]]
+
+
 def test_a_blank_text_has_no_alternatives(served: Served) -> None:
     found = served.call("/translate", {"q": " ", "target": "yy", "alternatives": 2}).json
     assert (found["translatedText"].strip(), found["alternatives"]) == ("", [])
@@ -239,11 +255,7 @@ def test_a_blank_text_has_no_alternatives(served: Served) -> None:
             "alternatives: Input should be greater than or equal to 0",
         ),
         (b"{", 400, "the body is not valid JSON in UTF-8"),
-        (
-            b"",
-            400,
-            "the body is empty; the fields of a request belong in it, not in the address",
-        ),
+        (b"", 400, "the body is empty; the fields of a request belong in it, not in the address"),
         pytest.param(b"[" * 100_000, 400, "the body is not valid JSON in UTF-8", id="deep"),
         pytest.param(
             b'{"q": ' + b"9" * 5_000 + b"}", 400, "the body is not valid JSON in UTF-8", id="number"
