@@ -32,6 +32,15 @@ def test_the_packages_are_those_of_the_guide() -> None:
     assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
 
 
+def test_the_wheel_is_installed_last() -> None:
+    """pip then finds no conflict to report in red."""
+    page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    for text in (DOCKERFILE, page, (ROOT / ".ci/wheel").read_text(encoding="utf-8")):
+        *_, before, after = re.split("--no-deps .*whl|--no-deps .*wheel", text)
+        assert "sentencepiece" in before
+        assert not re.search("install .*sentencepiece", after)
+
+
 def names_of(requirements: list[str]) -> set[str]:
     return {re.split("[<>=~!]", requirement)[0] for requirement in requirements}
 
