@@ -207,6 +207,8 @@ def test_every_locked_package_is_needed() -> None:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==\S+", pin)] == []
+    if (sys.platform, f"with Python 3.{sys.version_info.minor}" in lines[1]) != ("linux", True):
+        pytest.skip("packages of other systems and versions of Python differ")
     extras = project["optional-dependencies"].values()
     waiting = packages_with([*project["dependencies"], *chain(*extras)], set())
     needed: set[str] = set()

@@ -126,8 +126,9 @@ def _lacks_space(text: str, wrong: int, document: Document) -> bool:
         repaired = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
         try:
             yaml.compose(repaired, Loader=yaml.BaseLoader)
-        except yaml.MarkedYAMLError as error:
-            if error.problem_mark is None or error.problem_mark.line <= wrong:
+        except (yaml.YAMLError, RecursionError) as error:
+            mark = getattr(error, "problem_mark", None)
+            if mark is None or mark.line <= wrong:
                 continue
         reason = f"a space is missing after {key[1]}"
         document.issues.append(ConfigIssue(number + 1, reason))

@@ -802,6 +802,11 @@ def test_a_value_with_a_colon_lacks_no_space(tmp_path: Path) -> None:
     assert "invalid YAML" in message
 
 
+def test_deep_nesting_below_a_key_without_a_space_is_one_error(tmp_path: Path) -> None:
+    (message,) = refusal(write(tmp_path, "seed:3\nname: " + "[" * 100_000))
+    assert "invalid YAML" in message
+
+
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path, MINIMAL)
     (line,) = refusal(tmp_path / "rum.yaml")
