@@ -79,7 +79,8 @@ def run(options: Options) -> int:
 
 def _list(shipped: dict[str, Traversable]) -> None:
     """Print what each config is, in groups."""
-    width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 4)
+    width = max(_NAME + 42, shutil.get_terminal_size().columns)
+    indent = " " * (_NAME + 4)
     for group, heading in GROUPS.items():
         console.say(f"{heading}:")
         for name, config in shipped.items():

@@ -772,39 +772,6 @@ def test_quotation_marks_of_a_word_processor_are_named(marks: str, tmp_path: Pat
     assert f"name: {marks[0]}a b{marks[1]} is within curly quotation marks; use ' or \"" in line
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "line"),
-    [
-        ("seed:3\n", "seed", 0),
-        ("model:\n  embedding_size:16\n", "embedding_size", 0),
-        ("model:\n  embedding_size:16\n  hidden_size:8\n", "embedding_size", 0),
-        ("model:\n  layers: 2\n  embedding_size:16\n", "embedding_size", 2),
-        ("model:\n  embedding_size:16\n  layers: 2\n", "embedding_size", 1),
-        ("model: {embedding_size:16, layers: 2}\n", "embedding_size", 0),
-        ("model:\n  dropout:\n    word:0.1\n", "word", 1),
-    ],
-)
-def test_a_space_that_is_missing_after_a_colon_is_named(
-    section: str, key: str, line: int, tmp_path: Path
-) -> None:
-    path = write(tmp_path, section + MINIMAL)
-    (message,) = refusal(path)
-    assert message.startswith(f"{path}:{line + 1}:")
-    assert message.endswith(f"a space is missing after {key}:")
-
-
-def test_a_value_with_a_colon_lacks_no_space(tmp_path: Path) -> None:
-    """The error is in another line."""
-    text = f"model:\n  score:\n    my_scores:Cosine\n  layers: 'a\n{MINIMAL}"
-    (message,) = refusal(write(tmp_path, text))
-    assert "invalid YAML" in message
-
-
-def test_deep_nesting_below_a_key_without_a_space_is_one_error(tmp_path: Path) -> None:
-    (message,) = refusal(write(tmp_path, "seed:3\nname: " + "[" * 100_000))
-    assert "invalid YAML" in message
-
-
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path, MINIMAL)
     (line,) = refusal(tmp_path / "rum.yaml")

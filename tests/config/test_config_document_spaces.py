@@ -1,0 +1,60 @@
+"""Keys of a config without a space after their colon: named where they are."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config.errors import ConfigError
+from seq2seq.config.schema import load_config
+
+CONFIG = """\
+name: small
+run_dir: runs/small
+data:
+  src_lang: en
+  tgt_lang: fr
+  train: {src: train.en, tgt: train.fr}
+  valid: {src: valid.en, tgt: valid.fr}
+training: {max_epochs: 1}
+"""
+
+
+def message_for(text: str, folder: Path) -> str:
+    """Return what is said of a config, without its path."""
+    path = folder / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(f"{path}:")
+    return line.removeprefix(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "line"),
+    [
+        ("seed:3\n", "seed", 1),
+        ("model:\n  embedding_size:16\n", "embedding_size", 1),
+        ("model:\n  embedding_size:16\n  hidden_size:8\n", "embedding_size", 1),
+        ("model:\n  layers: 2\n  embedding_size:16\n", "embedding_size", 3),
+        ("model:\n  embedding_size:16\n  layers: 2\n", "embedding_size", 2),
+        ("model: {embedding_size:16, layers: 2}\n", "embedding_size", 1),
+        ("model:\n  dropout:\n    word:0.1\n", "word", 2),
+    ],
+)
+def test_a_space_that_is_missing_after_a_colon_is_named(
+    section: str, key: str, line: int, tmp_path: Path
+) -> None:
+    message = message_for(section + CONFIG, tmp_path)
+    assert message.startswith(f"{line}:")
+    assert message.endswith(f"a space is missing after {key}:")
+
+
+def test_a_value_with_a_colon_lacks_no_space(tmp_path: Path) -> None:
+    """The error is in another line."""
+    text = f"model:\n  score:\n    my_scores:Cosine\n  layers: 'a\n{CONFIG}"
+    assert "invalid YAML" in message_for(text, tmp_path)
+
+
+def test_deep_nesting_below_a_key_without_a_space_is_one_error(tmp_path: Path) -> None:
+    assert "invalid YAML" in message_for("seed:3\nname: " + "[" * 100_000, tmp_path)
