@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from documentation.command_line import command_line_page
@@ -18,17 +20,19 @@ from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
 from documentation.maths import render_maths
 from documentation.notebooks import notebook_page
-from documentation.sources import insert_sources
+from documentation.sources import insert_sources, link_sources, sources_page
 from documentation.translating import translating_page
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGED, SITE = ROOT / "build/docs", ROOT / "build/site"
 _DIAGRAM = re.compile(r"^!\[[^\]]*\]\([^)\s]*images/([\w-]+\.svg)\)$", re.MULTILINE)
 _PAGES_ALONE = ("labs", "tutorials")  # folders that have nothing but pages
-GENERATED = {
+SOURCES = "reference/source.md"  # the functions to which pages link
+GENERATED: dict[str, Callable[[], str]] = {
     "reference/command-line.md": command_line_page,
     "reference/config-keys.md": config_keys_page,
     "explanation/steps-and-passes.md": translating_page,
+    SOURCES: partial(sources_page, ROOT / "docs"),
 }
 
 
@@ -62,6 +66,8 @@ def stage(folder: Path) -> None:
         notebook.unlink()
     for path in folder.rglob("*.md"):
         text = path.read_text(encoding="utf-8").replace(".ipynb)", ".md)")
+        original = ROOT / "docs" / path.relative_to(folder)
+        text = link_sources(text, original, os.path.relpath(folder / SOURCES, path.parent))
         text = render_maths(insert_sources(text))
         path.write_text(_DIAGRAM.sub(_inline_diagram, text), encoding="utf-8")
     for name, page in GENERATED.items():

@@ -255,8 +255,55 @@ def test_an_excerpt_equals_the_source() -> None:
     page = insert_sources("a\n\n<!-- source: documentation.markdown:escape -->\n\nb\n")
     assert page.startswith("a\n\n```python\ndef escape(text: str) -> str:\n")
     assert page.endswith("```\n\nb\n")
-    with pytest.raises(AttributeError):
+    with pytest.raises(LookupError):
         insert_sources("<!-- source: documentation.markdown:missing -->")
+
+
+def test_links_to_functions_lead_to_what_they_name() -> None:
+    from documentation.sources import code_links, link_problems
+
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md"]
+    assert sum(len(code_links(page.read_text(encoding="utf-8"))) for page in pages) > 80
+    problems = [f"{page.name}: {text}" for page in pages for text in link_problems(page)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        ("[`f`]\n\n[`f`]: code.py#f\n", None),
+        ("[`A.f`]: one.\n\n[`A.f`]: code.py#A.f\n", None),
+        ("[`code.SIZE`]\n\n[`code.SIZE`]: code.py#SIZE\n", None),
+        ("[`f`]\n\n[`f`]: code.py#g\n", "code.py has no g"),
+        ("[`f`]\n\n[`f`]: code.py\n", "code.py has no "),
+        ("[`A.g`]\n\n[`A.g`]: code.py#A.g\n", "code.py has no A.g"),
+        ("[`f`]\n\n[`f`]: missing.py#f\n", "No such file"),
+        ("[`f`]\n\n[`f`]: code.py#SIZE\n", "leads to SIZE"),
+        ("[`f`]\n", "is not defined"),
+        ("`f`\n\n[`f`]: code.py#f\n", "is not used"),
+    ],
+)
+def test_a_link_to_a_function_that_is_gone_is_found(
+    page: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from documentation import sources
+
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    code = "SIZE = 1\n\ndef f(): ...\n\nclass A:\n    def f(self): ...\n"
+    (tmp_path / "code.py").write_text(code, encoding="utf-8")
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    problems = list(sources.link_problems(tmp_path / "page.md"))
+    assert len(problems) == (problem is not None)
+    assert problem is None or problem in problems[0]
+
+
+def test_a_link_to_a_function_leads_to_its_source_on_the_site() -> None:
+    from documentation.sources import link_sources
+
+    text = "See [`source_of`].\n\n[`source_of`]: ../../scripts/documentation/sources.py#source_of\n"
+    page = link_sources(text, ROOT / "docs/explanation/page.md", "../reference/source.md")
+    anchor = "scripts.documentation.sources.source_of"
+    assert page == f"See [`source_of`](../reference/source.md#{anchor}).\n\n"
 
 
 # ------------------------------------------------------------------------------------------ README
