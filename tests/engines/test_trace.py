@@ -1,11 +1,15 @@
 """Traced graphs, run by ONNX Runtime, against the steps of the model at other sizes than traced."""
 
 import copy
+import linecache
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 from model_cases import (
     LENGTHS,
@@ -157,3 +161,54 @@ def test_logarithms_and_sums_do_not_depend_on_the_other_rows() -> None:
         alone = advance({name: part[row : row + 1] for name, part in values.items()})
         for name, part in alone.items():
             assert np.array_equal(part[0], together[name][row])
+
+
+# --------------------------------------------------------------- the warnings of torch's exporter
+
+LEGACY = {"You are using the legacy TorchScript-based ONNX export", "The feature will be removed"}
+INDEXING = "Exporting aten::index operator of advanced indexing in opset"
+CONSTANT = "Converting a tensor to a Python "
+MEANT = {  # places where a number becomes a constant of the graph, as the model fixes it
+    ("attention.py", "math.sqrt("),
+    ("attention_layer.py", "int(query.shape[-1])"),
+    ("decoder.py", "int(len(layers)"),
+    ("trace.py", "part.numel()"),
+}
+
+
+def is_meant(warning: warnings.WarningMessage) -> bool:
+    line = linecache.getline(warning.filename, warning.lineno)
+    name = Path(warning.filename).name
+    return any(name == place and text in line for place, text in MEANT)
+
+
+@one_quick(
+    "case",
+    [
+        Case("luong", "scaled_dot", True, 2),
+        Case("luong", "multi_head", False, 1, "local_p"),
+        Case("luong", "coverage", False, 1, "local_m"),
+        Case("bahdanau", "additive", False, 2, unit="gru"),
+        Case("gnmt", "additive", False, 2, unit="normed"),
+        Case("plain", "", False, 2),
+    ],
+    ids=str,
+    quick=0,
+)
+def test_the_exporter_gives_the_warnings_that_are_known(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may say that it goes, or that a graph holds for the sizes of its examples alone."""
+    model = make_model(case).float().eval()
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "simplefilter", lambda *_: None)  # by which trace is silent
+        trace(model)
+    found = set[str]()
+    for warning in log:
+        text = str(warning.message)
+        if text.startswith(CONSTANT):
+            assert is_meant(warning), f"{warning.filename}:{warning.lineno}: {text}"
+        elif not text.startswith(INDEXING):
+            found.add(next((known for known in LEGACY if text.startswith(known)), text))
+    assert found == LEGACY
