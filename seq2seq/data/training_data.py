@@ -34,8 +34,9 @@ import sentencepiece
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
 from seq2seq.data import token_cache
-from seq2seq.data.batching import EncodedPairs, Share, ends_of, shares
+from seq2seq.data.batching import EncodedPairs
 from seq2seq.data.corpus import ParallelText, Texts
+from seq2seq.data.corpus_weights import Share, ends_of, shares
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
 from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
 from seq2seq.data.vocabulary import training, vocabulary

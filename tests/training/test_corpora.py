@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tiers import one_quick
 
 from seq2seq.config.schema import Config, ParallelFiles, VocabularyConfig, load_config
-from seq2seq.data.batching import EpochOrder, Share, ends_of, shares, used_in_epoch
+from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
+from seq2seq.data.corpus_weights import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
