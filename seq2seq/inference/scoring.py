@@ -13,7 +13,7 @@ from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, bounded_slices, line_list
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.inference.search.interface import by_width
+from seq2seq.inference.search.sentences import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.translation import Translation, with_names
 from seq2seq.runtime.errors import UserError

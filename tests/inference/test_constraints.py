@@ -17,7 +17,7 @@ from tiers import one_quick, quick_values
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END, Mask
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.search.interface import Request, SearchOptions, Slots, make_sentence
+from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import NO_PREFIX, Prefix
 from seq2seq.inference.search.rules import (
     KeepPrefix,
@@ -27,6 +27,7 @@ from seq2seq.inference.search.rules import (
     RuleStates,
     rules_of,
 )
+from seq2seq.inference.search.sentences import Slots, make_sentence
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 

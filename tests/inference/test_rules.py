@@ -15,7 +15,7 @@ from tiers import one_quick
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.search.interface import Request, SearchOptions, make_sentence
+from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import (
     NO_LEXICAL,
     NO_PREFIX,
@@ -24,6 +24,7 @@ from seq2seq.inference.search.lexical import (
     PrefixState,
     lexical_of,
 )
+from seq2seq.inference.search.sentences import make_sentence
 
 SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 LIMITS = [4, 5, 6, 3, 2]

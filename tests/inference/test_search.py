@@ -31,7 +31,8 @@ from seq2seq.engines.torch.engine import StaticRows, TorchEngine, TorchStep
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
-from seq2seq.inference.search.interface import SearchOptions, by_width
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.sentences import by_width
 
 # ----------------------------------------------------------------------- a model with known outputs
 

@@ -9,9 +9,10 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep, spread
 from seq2seq.inference.search import strategies
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions, Sentence, Slots
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
+from seq2seq.inference.search.sentences import Sentence, Slots
 from seq2seq.inference.search.strategies import Selection, Strategy, Trail
 
 

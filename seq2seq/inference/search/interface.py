@@ -1,16 +1,13 @@
-"""Search options and hypotheses."""
+"""Requests and options that a search takes, and the hypotheses that it returns."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from seq2seq.config.search_options import CallOptions, Decoding
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix, path
+from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.runtime.errors import RunError
 
 
@@ -52,9 +49,6 @@ class Hypothesis(NamedTuple):
     log_probs: tuple[float, ...] = ()  # one per token, nats; empty if scores are not wanted
 
 
-WIDTH_STEP = 16  # padded source lengths are multiples of it
-
-
 class Request(NamedTuple):
     """A source to translate, with what its translation must begin with and contain."""
 
@@ -70,92 +64,3 @@ class Request(NamedTuple):
         """Return a measure of the memory for attention weights."""
         source = len(self.source) + 1
         return source * (source + len(self.prefix.states))
-
-
-class Sentence(NamedTuple):
-    """A request in search, and what its translation may have by the options of this search."""
-
-    request: Request
-    limit: int  # tokens at most, end-of-sentence included
-    prefix: Prefix  # the whole translation, if that is fixed
-    placeholders: tuple[int, ...] = ()  # source tokens that the translation contains once
-    seed: str = ""  # for sampling
-
-    @property
-    def source(self) -> Ids:
-        """Return the source tokens, without end-of-sentence."""
-        return self.request.source
-
-    @property
-    def lexical(self) -> Lexical:
-        """Return the phrases that the translation contains."""
-        return self.request.lexical
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """Return the tokens that wait for all that the translation contains."""
-        return self.request.marks
-
-
-def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Sentence:
-    """Return a request whose limit leaves room for what its translation must contain.
-
-    The limit counts from the end of a prefix that leaves no room, and has end-of-sentence. What is
-    drawn for a sentence depends on it alone, not on the others.
-    """
-    prefix = request.prefix if request.fixed is None else path(request.fixed)
-    forced = len(prefix.states)
-    kept = tuple(dict.fromkeys(token for token in request.source if token in options.kept_ids))
-    limit = max(request.limit, 1 + len(kept))
-    limit = limit if forced + len(kept) < limit else limit + forced
-    limit = max(limit, options.min_length, forced + request.lexical.total + len(kept))
-    seed = ""
-    if options.sampling is not None:
-        seed = f"{options.sampling.seed} {sample} {' '.join(map(str, request.source))}"
-    return Sentence(request, limit + 1, prefix, kept, seed)
-
-
-def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
-    """Group sources by padded length, end-of-sentence included; in each group longest first."""
-    groups: dict[int, list[int]] = {}
-    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
-        groups.setdefault(width, []).append(i)
-    return groups
-
-
-def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
-    """Yield padded lengths and the sentences searched together: those with phrases separately.
-
-    They need beam search with any beam size, and the others must not depend on them.
-    """
-    for width, rows in by_width([sentence.source for sentence in sentences]).items():
-        for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
-                yield width, chosen
-
-
-class Slots:
-    """Sentences in search: arrays over all slots [B]; an empty slot has limit 0."""
-
-    def __init__(self, count: int) -> None:
-        self.sentences = np.full(count, -1)  # numbers; -1: empty
-        self.lengths = np.zeros(count, np.int64)  # tokens so far
-        self.limits = np.zeros(count, np.int64)  # tokens at most, end-of-sentence included
-        self.sources = np.ones(count, np.int64)  # source tokens, end-of-sentence included
-        self.starts = np.zeros(count, np.int64)  # number of the first step
-        self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
-        self.dead_ends = np.zeros(count, bool)  # rules left no next token to any hypothesis
-
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
-        """Start sentences, given with their numbers, in slots."""
-        self.sentences[slots] = [number for number, _ in entering]
-        self.limits[slots] = [sentence.limit for _, sentence in entering]
-        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
-        self.lengths[slots], self.starts[slots] = 0, step
-        self.dead_ends[slots] = False
-
-    def keep(self, slots: Array) -> None:
-        """Drop all other slots and renumber these in the given order."""
-        for name, values in vars(self).items():
-            setattr(self, name, values[slots])

@@ -13,8 +13,9 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mask
 from seq2seq.inference.search.forbidden import Forbidden, State
-from seq2seq.inference.search.interface import SearchOptions, Sentence, Slots
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
+from seq2seq.inference.search.sentences import Sentence, Slots
 
 Tokens = Sequence[int] | Array
 _Required = tuple[Sentence, PhraseProgress]

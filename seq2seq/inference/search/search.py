@@ -18,10 +18,10 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
 from seq2seq.engines.engine import Array, Engine, Rows, StepOptions, spread
-from seq2seq.inference.search import interface
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, Sentence
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.rules import RuleStates, rules_of
+from seq2seq.inference.search.sentences import Sentence, Slots, make_sentence, queues
 from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
 from seq2seq.runtime import cancellation, errors
 
@@ -49,16 +49,14 @@ def search(
     """
     samples = options.sampling.samples if options.sampling else 1
     sentences = [
-        interface.make_sentence(request, options, sample)
-        for request in requests
-        for sample in range(samples)
+        make_sentence(request, options, sample) for request in requests for sample in range(samples)
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
     workers = engine.workers(len(sentences))
     waiting = [
         _Queue(width, deque((number, sentences[number]) for number in numbers), workers)
-        for width, numbers in interface.queues(sentences)
+        for width, numbers in queues(sentences)
     ]
     try:
         for number, hypotheses in _side_by_side(engine, waiting, options, workers):
@@ -66,8 +64,8 @@ def search(
             missing[number // samples] -= 1
             if not missing[number // samples] and on_found is not None:
                 on_found(number // samples)
-    except interface.NonFiniteError as error:
-        raise interface.NonFiniteError(error.sentence // samples, error.value) from None
+    except NonFiniteError as error:
+        raise NonFiniteError(error.sentence // samples, error.value) from None
     return [
         [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
         for start in range(0, len(results), samples)
@@ -153,7 +151,7 @@ class _Batch:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
         count = engine.slots(queue.width, options.beam_size, len(entering))
-        self.slots, self.trail = interface.Slots(count), Trail()
+        self.slots, self.trail = Slots(count), Trail()
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
@@ -215,7 +213,7 @@ class _Batch:
         undefined = busy & ~np.isfinite(values)
         if undefined.any():
             slot = undefined.argmax()
-            raise interface.NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
+            raise NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
 
     def _pop(self) -> Iterator[Found]:
         """Yield the sentences that are done, and fill their slots, once these are enough."""

@@ -10,8 +10,9 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions, Sentence, Slots
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.rules import RuleStates
+from seq2seq.inference.search.sentences import Sentence, Slots
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores would be equal or nan
