@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seq2seq.inference.search.lexical import NO_LEXICAL
-from seq2seq.inference.searched import RequestedSearch
+from seq2seq.inference.searched_part import RequestedSearch
 
 WIDE_BEAM = 8
 
@@ -32,7 +32,7 @@ def weaker(search: RequestedSearch) -> tuple[str, RequestedSearch] | None:
 
 def _without_lexical(search: RequestedSearch) -> RequestedSearch:
     request = search.request._replace(lexical=NO_LEXICAL)
-    return replace(search, request=request, phrases=NO_LEXICAL)
+    return replace(search, request=request, phrases_without_terms=NO_LEXICAL)
 
 
 def _without_names(search: RequestedSearch) -> RequestedSearch:
@@ -70,7 +70,9 @@ GIVING_WAY = (
     GivingWay(
         "the glossary",
         lambda search: search.requires_terms,
-        lambda search: replace(search, request=search.request._replace(lexical=search.phrases)),
+        lambda search: replace(
+            search, request=search.request._replace(lexical=search.phrases_without_terms)
+        ),
     ),
     GivingWay(
         "required phrases", lambda search: bool(search.request.lexical.phrases), _without_lexical

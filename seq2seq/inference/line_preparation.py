@@ -10,7 +10,7 @@ from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical
-from seq2seq.inference.searched import RequestedSearch, SearchedPart
+from seq2seq.inference.searched_part import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.text import steps
 from seq2seq.text.line import Line, Part, line_of
@@ -27,13 +27,14 @@ class PreparedPart:
 
     part: Part
     request: Request
-    phrases: Lexical  # what is required of it without the terms of a glossary
+    phrases_without_terms: Lexical  # what it must contain but for a glossary's terms
     words: Sequence[str]  # of the source, if its vocabulary is of words
     return_attention: bool  # False for very long lines
 
     def searched(self, options: SearchOptions) -> SearchedPart:
         """Return a part that is to be searched, without candidates."""
-        search = RequestedSearch(self.part, self.request, options, self.phrases, self.words)
+        required = self.phrases_without_terms
+        search = RequestedSearch(self.part, self.request, options, required, self.words)
         return SearchedPart(search, self.return_attention)
 
 

@@ -16,7 +16,7 @@ from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEnt
 from seq2seq.inference.passes import Pass
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.inference.searched import RequestedSearch, SearchedPart
+from seq2seq.inference.searched_part import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.text.characters import is_blank
@@ -112,11 +112,13 @@ class PartSearch:
             fault += ", not a finite number"
             raise no_translation(self._loaded, source, fault) from None
 
-    def _rank(self, part: SearchedPart) -> None:
+    def _rank(self, searched_part: SearchedPart) -> None:
         """Rank the candidates by utility if that is wanted, and keep the n-best list."""
         if self._settings.mbr is not None:
-            part.candidates = self._by_utility(part.candidates, self._settings.mbr)
-        part.candidates = part.candidates[: self._n_best]
+            searched_part.candidates = self._by_utility(
+                searched_part.candidates, self._settings.mbr
+            )
+        searched_part.candidates = searched_part.candidates[: self._n_best]
 
     def _by_utility(self, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
         """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
@@ -142,10 +144,13 @@ class PartSearch:
             for part in parts
         ]
 
-    def _translation(self, part: SearchedPart, head_blocks: AttentionBlocks | None) -> Translation:
+    def _translation(
+        self, searched_part: SearchedPart, head_blocks: AttentionBlocks | None
+    ) -> Translation:
         """Return the translation of a part by its n-best candidates; the first has the heads."""
         src, tgt, names = self._loaded.vocabularies
-        masked = part.search.part.masked
+        masked = searched_part.part.masked
+        return_attention = searched_part.return_attention
         spellings = names.spellings(masked) if names else {}
         n_best = [
             NBestEntry(
@@ -153,28 +158,29 @@ class PartSearch:
                 hypothesis.score,
                 with_names(tgt.tokens(hypothesis.ids), spellings),
                 list(hypothesis.log_probs),
-                scoring.as_blocks(hypothesis.attention_weights) if part.return_attention else None,
+                scoring.as_blocks(hypothesis.attention_weights) if return_attention else None,
             )
-            for text, hypothesis in part.candidates
+            for text, hypothesis in searched_part.candidates
         ]
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
-        tokens = with_names([*src.tokens(part.search.request.source), "</s>"], masked.names)
-        written = part.search.part.written
-        return Translation(n_best, tokens, notes=self._notes(part, tokens), sources=[written])
+        source = searched_part.search.request.source
+        tokens = with_names([*src.tokens(source), "</s>"], masked.names)
+        notes = self._notes(searched_part, tokens)
+        return Translation(n_best, tokens, notes=notes, sources=[searched_part.part.written])
 
-    def _notes(self, part: SearchedPart, tokens: Sequence[str]) -> list[str]:
+    def _notes(self, searched_part: SearchedPart, tokens: Sequence[str]) -> list[str]:
         """Return what a translation lacks of its source, and the rules that it breaks."""
-        text, hypothesis = part.candidates[0]
-        source = part.search.part
+        text, hypothesis = searched_part.candidates[0]
+        source = searched_part.part
         notes = attention_map.notes_on_coverage(tokens, hypothesis.attention_weights)
         written = f"{source.head}{source.masked.text}{source.tail}"
         notes += self._loaded.source.notes_on_numbers(written, text)
         vanished = [character for character in source.unknown if character not in text]
         if vanished:
             notes.append(_VANISHED + "".join(vanished))
-        if part.left_out_rules:
-            notes.append(_GAVE_WAY + ", ".join(part.left_out_rules))
-        elif source.terms and part.placed is None:
+        if searched_part.left_out_rules:
+            notes.append(_GAVE_WAY + ", ".join(searched_part.left_out_rules))
+        elif source.terms and searched_part.placed is None:
             notes.append(_UNPLACED + ", ".join({term.target: 0 for term in source.terms}))
         return notes
 

@@ -16,7 +16,7 @@ from seq2seq.inference.line_preparation import Preparation
 from seq2seq.inference.loaded_model import LoadedModel, no_translation
 from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.searched import RequestedSearch, SearchedPart
+from seq2seq.inference.searched_part import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.steps import without_forbidden
@@ -49,15 +49,15 @@ class Pass:
     def __init__(self, context: PassContext) -> None:
         self.context = context
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
         """Return the search that the part needs, if any; it is recorded in the part."""
         raise NotImplementedError
 
     def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+        self, searched_part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
     ) -> None:
         """Take what the requested search has found, which may be nothing."""
-        part.candidates = candidates
+        searched_part.candidates = candidates
 
 
 class FirstSearch(Pass):
@@ -65,8 +65,8 @@ class FirstSearch(Pass):
 
     most_searches = 1
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        search = part.search
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        search = searched_part.search
         if not (self.context.places_terms and search.part.terms):
             return search
         is_single = self.context.n_best == 1
@@ -76,7 +76,7 @@ class FirstSearch(Pass):
 
 def _plain(search: RequestedSearch, options: SearchOptions) -> RequestedSearch:
     """Return a search without the terms of the glossary, which shows where they belong."""
-    request = search.request._replace(lexical=search.phrases)
+    request = search.request._replace(lexical=search.phrases_without_terms)
     options = replace(options, return_attention=True)
     return replace(search, request=request, options=options)
 
@@ -86,20 +86,22 @@ class PlaceTerms(Pass):
 
     most_scorings = 1
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if not (self.context.places_terms and part.search.part.terms and part.candidates):
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        if not (
+            self.context.places_terms and searched_part.part.terms and searched_part.candidates
+        ):
             return None
-        return _with_terms(self.context, part.search, part.candidates[0])
+        return _with_terms(self.context, searched_part.search, searched_part.candidates[0])
 
     def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+        self, searched_part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
     ) -> None:
         """Take the scored translation, unless it breaks a rule."""
         if candidates:
-            part.placed = candidates[0]
-            part.scored.add(tuple(search.request.fixed or ()))
-            part.further = part.candidates[1:]
-            part.candidates = candidates
+            searched_part.placed = candidates[0]
+            searched_part.scored.add(tuple(search.request.fixed or ()))
+            searched_part.further = searched_part.candidates[1:]
+            searched_part.candidates = candidates
 
 
 class PlaceFurtherTerms(Pass):
@@ -109,34 +111,36 @@ class PlaceFurtherTerms(Pass):
     most_scorings = MAX_PLACED
     rounds = most_searches + most_scorings
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if part.placed is None or len(part.candidates) >= self.context.n_best:
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        if searched_part.placed is None or len(searched_part.candidates) >= self.context.n_best:
             return None
-        while part.further and len(part.scored) <= MAX_PLACED:
-            search = _with_terms(self.context, part.search, part.further.pop(0))
-            if search is not None and (ids := tuple(search.request.fixed or ())) not in part.scored:
-                part.scored.add(ids)
+        while searched_part.further and len(searched_part.scored) <= MAX_PLACED:
+            search = _with_terms(self.context, searched_part.search, searched_part.further.pop(0))
+            ids = () if search is None else tuple(search.request.fixed or ())
+            if search is not None and ids not in searched_part.scored:
+                searched_part.scored.add(ids)
                 return search
-        return self._wider(part)
+        return self._wider(searched_part)
 
-    def _wider(self, part: SearchedPart) -> RequestedSearch | None:
+    def _wider(self, searched_part: SearchedPart) -> RequestedSearch | None:
         """Return a search without the terms by twice the beam."""
-        size = part.search.options.beam_size
-        further_size = 2 * max(size, part.further_beam)
+        search = searched_part.search
+        size = search.options.beam_size
+        further_size = 2 * max(size, searched_part.further_beam)
         is_last = further_size > min(size << WIDENINGS, MAX_BEAM)
-        if is_last or len(part.scored) > MAX_PLACED:
+        if is_last or len(searched_part.scored) > MAX_PLACED:
             return None
-        part.further_beam = further_size
-        return _plain(part.search, replace(part.search.options, beam_size=further_size))
+        searched_part.further_beam = further_size
+        return _plain(search, replace(search.options, beam_size=further_size))
 
     def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+        self, searched_part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
     ) -> None:
         """Add other texts below the best translation."""
         if search.request.fixed is None:
-            part.further = candidates
+            searched_part.further = candidates
         else:
-            nbest.extend(part.candidates, candidates)
+            nbest.extend(searched_part.candidates, candidates)
 
 
 def _with_terms(
@@ -150,7 +154,8 @@ def _with_terms(
         return None
     if context.is_forbidden(vocabularies.tgt.decode(ids)):
         return None
-    return replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))
+    request = search.request._replace(lexical=search.phrases_without_terms, fixed=ids)
+    return replace(search, request=request)
 
 
 def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
@@ -158,7 +163,7 @@ def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
     is_long = len(ids) > search.options.min_length
     names = {token for token in search.request.source if token in search.options.kept_ids}
     has_names = all(ids.count(token) == 1 for token in names)
-    has_phrases = search.phrases.is_met_by(ids)
+    has_phrases = search.phrases_without_terms.is_met_by(ids)
     return is_long and has_names and has_phrases and search.request.prefix.begins(ids)
 
 
@@ -167,10 +172,10 @@ class RequireTerms(Pass):
 
     most_searches = 1
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if not (self.context.places_terms and part.search.part.terms):
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        if not (self.context.places_terms and searched_part.part.terms):
             return None
-        return part.search if part.placed is None else None
+        return searched_part.search if searched_part.placed is None else None
 
 
 class GiveWay(Pass):
@@ -179,17 +184,17 @@ class GiveWay(Pass):
     most_searches = len(GIVING_WAY) - 1  # a beam is narrow, or there are samples or groups
     rounds = most_searches + 1  # the last one finds that nothing remains to leave out
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if part.candidates:
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        if searched_part.candidates:
             return None
-        weaker_search = weaker(part.search)
+        weaker_search = weaker(searched_part.search)
         if weaker_search is None:
-            source = part.search.request.source
+            source = searched_part.search.request.source
             raise no_translation(self.context.loaded, source, "no token may follow")
-        name, part.search = weaker_search
+        name, searched_part.search = weaker_search
         if name:
-            part.left_out_rules.append(name)
-        return part.search
+            searched_part.left_out_rules.append(name)
+        return searched_part.search
 
 
 class Repair(Pass):
@@ -197,22 +202,23 @@ class Repair(Pass):
 
     most_searches = 1
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if part.original.part.is_in_capitals:  # in which no word is as the training text has it
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        original = searched_part.original
+        if original.part.is_in_capitals:  # in which no word is as the training text has it
             return None
-        best = part.placed or part.candidates[0]
-        repaired = self._repaired(part.original, [best, *part.candidates[1:]])
-        return None if repaired is part.original else repaired
+        best = searched_part.placed or searched_part.candidates[0]
+        repaired = self._repaired(original, [best, *searched_part.candidates[1:]])
+        return None if repaired is original else repaired
 
     def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+        self, searched_part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
     ) -> None:
         """Take what is found, unless it is nothing or forbidden."""
         if candidates and not self.context.is_forbidden(candidates[0].text):
-            part.search = search
-            part.candidates = candidates
-            part.placed = None
-            part.left_out_rules = []
+            searched_part.search = search
+            searched_part.candidates = candidates
+            searched_part.placed = None
+            searched_part.left_out_rules = []
 
     def _repaired(
         self, search: RequestedSearch, candidates: Sequence[Candidate]
@@ -268,22 +274,24 @@ class Widen(Pass):
 
     rounds = most_searches = WIDENINGS
 
-    def request(self, part: SearchedPart) -> RequestedSearch | None:
-        if part.placed is not None:
-            part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
-        part.candidates = nbest.merged(part.candidates)
-        size = 2 * part.search.options.beam_size
-        is_complete = len(part.candidates) >= self.context.n_best or part.placed is not None
+    def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
+        candidates = searched_part.candidates
+        placed = searched_part.placed
+        if placed is not None:
+            candidates = [placed, *nbest.below(placed, candidates)]
+        searched_part.candidates = nbest.merged(candidates)
+        size = 2 * searched_part.search.options.beam_size
+        is_complete = placed is not None or len(searched_part.candidates) >= self.context.n_best
         if is_complete or size > MAX_BEAM:
             return None
-        part.search = replace(part.search, options=replace(part.search.options, beam_size=size))
-        return part.search
+        searched_part.search = searched_part.search.with_beam(size)
+        return searched_part.search
 
     def merge(
-        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+        self, searched_part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
     ) -> None:
         """Add what is found below the best translation."""
-        nbest.extend(part.candidates, candidates)
+        nbest.extend(searched_part.candidates, candidates)
 
 
 PASSES: tuple[type[Pass], ...] = (

@@ -15,7 +15,7 @@ from seq2seq.inference import part_search
 from seq2seq.inference.giving_way import weaker
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Prefix, PrefixState, lexical_of
-from seq2seq.inference.searched import RequestedSearch
+from seq2seq.inference.searched_part import RequestedSearch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError

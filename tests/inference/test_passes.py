@@ -17,7 +17,7 @@ from seq2seq.inference.nbest import Candidate
 from seq2seq.inference.passes import PASSES, Pass, PassContext
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
-from seq2seq.inference.searched import RequestedSearch, SearchedPart
+from seq2seq.inference.searched_part import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary

@@ -1,7 +1,7 @@
 """Records of search: what is searched for a part of a line, and what was found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seq2seq.inference.nbest import Candidate
 from seq2seq.inference.search.interface import Request, SearchOptions
@@ -16,13 +16,17 @@ class RequestedSearch:
     part: Part
     request: Request
     options: SearchOptions
-    phrases: Lexical = NO_LEXICAL  # what is required of it without the terms of a glossary
+    phrases_without_terms: Lexical = NO_LEXICAL  # what it must contain but for a glossary's terms
     words: Sequence[str] = ()  # of the source, if its vocabulary is of words
 
     @property
     def requires_terms(self) -> bool:
         """Return whether terms of a glossary are among the required phrases."""
-        return self.request.lexical != self.phrases
+        return self.request.lexical != self.phrases_without_terms
+
+    def with_beam(self, size: int) -> "RequestedSearch":
+        """Return the search with a beam of another size."""
+        return replace(self, options=replace(self.options, beam_size=size))
 
 
 @dataclass
@@ -42,3 +46,8 @@ class SearchedPart:
     def __post_init__(self) -> None:
         """Begin with the original search."""
         self.search = self.original
+
+    @property
+    def part(self) -> Part:
+        """Return the part of the line, as it was searched."""
+        return self.search.part
