@@ -13,7 +13,8 @@ from seq2seq.data.corpus_weights import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.length_windows import BatchDivision, Divisions, Rows
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
-from seq2seq.text import copied_words, spread
+from seq2seq.text import copied_words
+from seq2seq.text.sample import sample_rows
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
 MAX_RATIOS = 1 << 20  # pairs of which the ratio of lengths is taken, from all of the text
@@ -85,7 +86,7 @@ def sampled_pairs(  # noqa: PLR0913
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
     """Return a quantile of target length over source length, including EOS, of MAX_RATIOS pairs."""
-    rows = np.array(spread.spread_rows(len(pairs), MAX_RATIOS), np.int64)
+    rows = np.array(sample_rows(len(pairs), MAX_RATIOS), np.int64)
     src, tgt = (side.lengths[rows].astype(np.int64) + 1 for side in (pairs.src, pairs.tgt))
     return float(np.quantile(tgt / src, quantile))
 

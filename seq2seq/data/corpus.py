@@ -13,7 +13,7 @@ from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_regular_file
 from seq2seq.text.characters import is_blank
-from seq2seq.text.spread import spread
+from seq2seq.text.sample import sample_of
 from seq2seq.text.text_files import aligned_lines
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
     More than half of the words of each side are then on the opposite side of (a part of) that text,
     and fewer than a quarter on the same side.
     """
-    vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
+    vocabularies = [_words(sample_of(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
     for text in texts:
         sides = [_words(text.src), _words(text.tgt)]
         if min(map(len, sides)) < MIN_DISTINCT_WORDS:

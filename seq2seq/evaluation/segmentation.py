@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.tokenizers.tokenizer_ter import TercomTokenizer
 
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.text.spread import spread
+from seq2seq.text.sample import sample_of
 
 DEFAULT_TOKENIZER = "13a"
 _BY_SPACES = (DEFAULT_TOKENIZER, "intl", "none")  # tokenizers that split words at spaces
@@ -87,7 +87,7 @@ def segmentation_of(
     decides only whether Han characters without kana are Chinese or Japanese. `tokenize` replaces
     the choice for BLEU.
     """
-    sample = (line for lines in references for line in spread(lines, _SAMPLED_LINES))
+    sample = (line for lines in references for line in sample_of(lines, _SAMPLED_LINES))
     letters = Counter[str | None]()  # and marks, by unspaced script
     for character, count in Counter(chain.from_iterable(sample)).items():
         if unicodedata.category(character)[0] in "LM":

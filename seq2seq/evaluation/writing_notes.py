@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seq2seq.runtime.errors import argument
 from seq2seq.text.characters import QUOTES
-from seq2seq.text.spread import spread_rows
+from seq2seq.text.sample import sample_rows
 
 _SAMPLE = 2000  # lines that are compared
 _UNLIKE = 0.5  # difference between two shares of lines that writing alone explains
@@ -42,7 +42,7 @@ def writing_notes(
 
     With `lowercase`, scores ignore case.
     """
-    rows = list(spread_rows(len(references), _SAMPLE))
+    rows = list(sample_rows(len(references), _SAMPLE))
     texts = Texts([hypotheses[row] for row in rows], [references[row] for row in rows])
     notes = [*_forms(texts), *([] if lowercase else _cases(texts)), *_marks(texts)]
     if (shift := shift_of(hypotheses, references)) is not None:
@@ -143,7 +143,7 @@ def shift_of(hypotheses: Sequence[str], references: Sequence[str]) -> int | None
     for start, end in ((0, len(references)), (half, len(references))):
         if end - start < _FEWEST_SHIFTED:
             continue
-        rows = [start + row for row in spread_rows(end - start, _SAMPLE // 4)]
+        rows = [start + row for row in sample_rows(end - start, _SAMPLE // 4)]
         likeness = {
             shift: _likeness(hypotheses, references, rows, shift) for shift in (0, *_SHIFTS)
         }

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seq2seq.text.names.words import any_of
-from seq2seq.text.spread import spread_rows
+from seq2seq.text.sample import sample_rows
 
 MAX_PAIRS = 300_000  # examined, from all of the text
 MAX_WORDS = 200_000  # translated words kept
@@ -87,7 +87,7 @@ def copy_habits(src: Sequence[str], tgt: Sequence[str]) -> CopyHabits:
     counts: Counter[str] = Counter()
     copied: Counter[str] = Counter()
     initial: Counter[str] = Counter()
-    for i in spread_rows(len(src), MAX_PAIRS):
+    for i in sample_rows(len(src), MAX_PAIRS):
         for word, is_initial in _words(src[i]):
             counts[word] += 1
             copied[word] += word in tgt[i]
@@ -210,7 +210,7 @@ def _shared_words(text: str) -> list[str]:
 
 def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
     """Return capitalised words that occur on both sides of a pair and hardly ever in lower case."""
-    pairs = [(src[i], tgt[i]) for i in spread_rows(len(src), MAX_PAIRS)]
+    pairs = [(src[i], tgt[i]) for i in sample_rows(len(src), MAX_PAIRS)]
     words = [[_shared_words(side) for side in pair] for pair in pairs]
     counts = Counter(chain.from_iterable(chain.from_iterable(words)))
     return {

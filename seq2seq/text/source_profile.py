@@ -16,6 +16,7 @@ from seq2seq.text.known_words import KnownWords, check_record, frequent_words, r
 from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
+from seq2seq.text.sample import sample_rows
 from seq2seq.text.sentences import (
     Affixes,
     SentenceHabits,
@@ -23,7 +24,6 @@ from seq2seq.text.sentences import (
     split_affixes,
     split_sentences,
 )
-from seq2seq.text.spread import spread_rows
 from seq2seq.text.writing import Writing, frequent_characters, has_inner_space, kind_of_mark
 
 MAX_LINES = 50_000  # examined, from all of the training text
@@ -366,7 +366,7 @@ def describe_source(
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
-    rows = spread_rows(len(lines), MAX_LINES)
+    rows = sample_rows(len(lines), MAX_LINES)
     sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
     least = HARDLY * len(sample)
     abbreviations = forms.find_abbreviations(sample)

@@ -33,7 +33,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     words_of,
 )
 from seq2seq.runtime.errors import UserError
-from seq2seq.text.spread import spread_rows
+from seq2seq.text.sample import sample_rows
 
 Kind = Literal["unigram", "bpe", "word", "char"]
 KINDS: tuple[Kind, ...] = ("unigram", "bpe", "word", "char")
@@ -265,7 +265,7 @@ def test_a_part_of_a_large_text_trains_a_vocabulary(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 70)
     config = VocabularyConfig(size=330)
     found = train_vocabularies(config, SRC, TGT)
-    src, tgt = ([side[row] for row in spread_rows(len(SRC), 70)] for side in (SRC, TGT))
+    src, tgt = ([side[row] for row in sample_rows(len(SRC), 70)] for side in (SRC, TGT))
     assert found.src.model == train_vocabularies(config, src, tgt).src.model
 
 

@@ -24,7 +24,7 @@ from seq2seq.text.characters import SPACE, normalized
 from seq2seq.text.names.name_list import read_names
 from seq2seq.text.names.names import learn_names
 from seq2seq.text.names.words import PLACEHOLDERS, any_of
-from seq2seq.text.spread import spread
+from seq2seq.text.sample import sample_of
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
@@ -50,7 +50,7 @@ def train_vocabularies(
     a vocabulary of the configured size.
     """
     pairs = len(src)
-    src, tgt = (spread(side, MAX_TRAINING_PAIRS) for side in (src, tgt))
+    src, tgt = (sample_of(side, MAX_TRAINING_PAIRS) for side in (src, tgt))
     names = None
     if config.masks_names:
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))

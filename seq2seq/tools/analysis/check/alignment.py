@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data import corpus
-from seq2seq.text import spread
+from seq2seq.text.sample import sample_rows
 from seq2seq.tools.analysis.check.data_statistics import TABLE
 from seq2seq.tools.analysis.check.findings import Finding, Split
 
@@ -277,7 +277,7 @@ def train_tables(sides: tuple[Words, Words]) -> list[Floats]:
     tables = []
     for fold in range(int(folds.max()) + 1):
         rows = np.flatnonzero(folds != fold)
-        rows = rows[spread.spread_rows(len(rows), MAX_TRAINING_ROWS)]
+        rows = rows[sample_rows(len(rows), MAX_TRAINING_ROWS)]
         tables.append(_table(sides[0][rows], sides[1][rows], sizes))
     return tables
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
-from seq2seq.text.spread import spread, spread_rows
+from seq2seq.text.sample import sample_of, sample_rows
 from seq2seq.tools.analysis.check import data_statistics
 from seq2seq.tools.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 
@@ -202,7 +202,7 @@ def form_findings(
             example = pattern.findall(lines[numbers[0] - 1])[0]
             text = form.format(name=name, example=example, lines=list_and_count(numbers))
             yield Finding(check, True, f"{file}: {text}")
-    sample = spread(lines, SAMPLE)
+    sample = sample_of(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
     if total >= MIN_LINES and len(spaced) > MANY * total:
@@ -216,7 +216,7 @@ def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
 
 def not_language(lines: Sequence[str]) -> str | None:
     """Describe the first of lines most of which are not natural language; None if they may be."""
-    rows = {row + 1: lines[row].strip() for row in spread_rows(len(lines), LANGUAGE_SAMPLE)}
+    rows = {row + 1: lines[row].strip() for row in sample_rows(len(lines), LANGUAGE_SAMPLE)}
     rows = {row: line for row, line in rows.items() if line}
     unnatural = {row: kind for row, line in rows.items() if (kind := _kind(line))}
     if len(rows) < MIN_LINES or len(unnatural) <= MANY * len(rows):

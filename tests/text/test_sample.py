@@ -8,21 +8,21 @@ import pytest
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import UNK_ID
-from seq2seq.text.spread import spread, spread_rows
+from seq2seq.text.sample import sample_of, sample_rows
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])
 def test_all_of_a_short_text_is_used(count: int, most: int) -> None:
     items = [f"line {n}" for n in range(count)]
-    assert list(spread_rows(count, most)) == list(range(count))
-    assert spread(items, most) is items
+    assert list(sample_rows(count, most)) == list(range(count))
+    assert sample_of(items, most) is items
 
 
 @pytest.mark.parametrize(
     ("count", "most"), [(6, 5), (10, 1), (1001, 1000), (5000, 1999), (30_000_000, 3000)]
 )
 def test_each_part_of_a_long_text_has_one_row(count: int, most: int) -> None:
-    rows = spread_rows(count, most)
+    rows = sample_rows(count, most)
     assert len(rows) == most
     for n, row in enumerate(rows):
         assert n * count // most <= row < (n + 1) * count // most
@@ -30,22 +30,22 @@ def test_each_part_of_a_long_text_has_one_row(count: int, most: int) -> None:
 
 def test_items_are_those_of_the_rows() -> None:
     items = [str(n) for n in range(100)]
-    assert spread(items, 30) == [items[row] for row in spread_rows(100, 30)]
-    assert all(one < other for one, other in pairwise(spread_rows(100, 30)))
+    assert sample_of(items, 30) == [items[row] for row in sample_rows(100, 30)]
+    assert all(one < other for one, other in pairwise(sample_rows(100, 30)))
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 8, 10, 12, 29])
 @pytest.mark.parametrize("step", [2, 3, 8, 10, 29, 60, 100])
 def test_a_text_whose_order_repeats_is_sampled_from_all_its_kinds(period: int, step: int) -> None:
     """With rows at equal distances, a step that the period divides has rows of one kind only."""
-    kinds = Counter(row % period for row in spread_rows(2000 * step, 2000))
+    kinds = Counter(row % period for row in sample_rows(2000 * step, 2000))
     shares = [kinds[kind] * period / 2000 for kind in range(period)]
     assert 0.6 < min(shares) <= max(shares) < 1.4
 
 
 def test_a_repeated_corpus_is_sampled_from_all_its_lines() -> None:
     """30 million pairs that repeat 29,000 lines: every hundredth has 290 of the lines."""
-    lines = {row % 29_000 for row in spread_rows(30_000_000, 300_000)}
+    lines = {row % 29_000 for row in sample_rows(30_000_000, 300_000)}
     assert len(lines) > 28_900
 
 

@@ -1,4 +1,4 @@
-"""A representative part of a long text."""
+"""A sample of a long text, spread over all of it."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def spread_rows(count: int, most: int) -> Sequence[int]:
+def sample_rows(count: int, most: int) -> Sequence[int]:
     """Return at most `most` of `count` rows, ascending and spread over all of them.
 
     If these are not all, there is one row in each of `most` equal parts, at a random place, the
@@ -23,6 +23,6 @@ def spread_rows(count: int, most: int) -> Sequence[int]:
     return rows
 
 
-def spread(items: Sequence[T], most: int) -> Sequence[T]:
-    """Return the items in the rows of `spread_rows`: all of them if there are at most `most`."""
-    return items if len(items) <= most else [items[row] for row in spread_rows(len(items), most)]
+def sample_of(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return the items in the rows of `sample_rows`: all of them if there are at most `most`."""
+    return items if len(items) <= most else [items[row] for row in sample_rows(len(items), most)]
