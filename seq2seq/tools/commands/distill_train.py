@@ -80,24 +80,24 @@ def run(options: Options) -> int:
         raise UserError(text)
     arguments.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
-    work = _prepare(options)
+    distillation = _prepare(options)
     with arguments.frozen_objects():
         from seq2seq.tools.distillation.distillation import begin_again_note, distil
 
-    if work.record.result is None:
-        console.say(plan_table(work))
+    if distillation.record.result is None:
+        console.say(plan_table(distillation))
     else:
-        console.logger.info(begin_again_note(work.config.run_dir))
+        console.logger.info(begin_again_note(distillation.config.run_dir))
     if options.dry_run:
         return 0
     try:
-        result = distil(work, options.tidy, options.overwrite)
+        result = distil(distillation, options.tidy, options.overwrite)
     except KeyboardInterrupt:
         words = [word for word in options.command_line.words if word != "--overwrite"]
         console.logger.info(f"Resume with: seq2seq {shlex.join(words)}")
         raise
     console.say(result_table(result))
-    for line in _closing(work, result):
+    for line in _closing(distillation, result):
         console.logger.info(line)
     return 0
 
@@ -127,28 +127,29 @@ def _prepare(options: Options) -> "Distillation":
     request = DistillationRequest(
         config, teachers, options.monolingual, generations=options.generations
     )
-    work = prepare(request, place, options.hours, options.jobs, options.overwrite)
-    log_plan_notes(work)
-    return work
+    distillation = prepare(request, place, options.hours, options.jobs, options.overwrite)
+    log_plan_notes(distillation)
+    return distillation
 
 
-def plan_table(work: "Distillation") -> str:
+def plan_table(distillation: "Distillation") -> str:
     """Show each step with its expected time, and when all end by the clock."""
     from seq2seq.tools.distillation.costs import total_seconds
     from seq2seq.tools.distillation.runner import clock
 
-    record, expected = work.record, work.record.expected
+    record, expected = distillation.record, distillation.record.expected
 
     def cells(step: "Step") -> tuple[str, str, str]:
-        finished = record.has_finished(step, work.place)
+        finished = record.has_finished(step, distillation.place)
         time = "finished" if finished else f"about {console.duration(expected[step.name])}"
         return step.name, step.label, time
 
-    unfinished = [[step for step in part if cells(step)[2] != "finished"] for part in work.plan]
-    seconds = total_seconds(unfinished, expected, work.jobs)
+    plan = distillation.plan
+    unfinished = [[step for step in part if cells(step)[2] != "finished"] for part in plan]
+    seconds = total_seconds(unfinished, expected, distillation.jobs)
     count = console.counted(sum(map(len, unfinished)), "step")
     end = f"about {console.duration(seconds)}, until about {clock(seconds)}"
-    rows = [("step", "command", "time"), *map(cells, work.plan.steps), ("all", count, end)]
+    rows = [("step", "command", "time"), *map(cells, plan.steps), ("all", count, end)]
     return console.aligned_table(rows, "left")
 
 
@@ -161,11 +162,11 @@ def result_table(result: "Result") -> str:
     return console.aligned_table(rows)
 
 
-def _closing(work: "Distillation", result: "Result") -> list[str]:
+def _closing(distillation: "Distillation", result: "Result") -> list[str]:
     """Say what the result is, by how much, and how to use it."""
     from seq2seq.tools.distillation.distillation import ensembles
 
-    folder, gains = work.config.run_dir, result.gains()
+    folder, gains = distillation.config.run_dir, result.gains()
     unit = "chrF2" if result.metric == "chrf" else "BLEU"
     score = f"{unit} {result.scores[result.name][result.metric]:.1f}"
     compared = [f"{gain:+.1f} against {name}" for name, gain in gains.items()]
@@ -175,13 +176,13 @@ def _closing(work: "Distillation", result: "Result") -> list[str]:
 
         reason = f"with less than {LEAST_BLEU:g} BLEU teachers teach badly"
         lines.append(f"note: no student was trained: {reason}; more text helps more")
-    for name, models in ensembles(work).items():
-        if gains.get(name, 0.0) < 0 and work.place.folder.exists():
-            words = shlex.join(work.place.models(models))
+    for name, models in ensembles(distillation).items():
+        if gains.get(name, 0.0) < 0 and distillation.place.folder.exists():
+            words = shlex.join(distillation.place.models(models))
             lines.append(f"note: the ensemble is better, and slower: seq2seq translate {words}")
     quoted = shlex.quote(str(folder))
     lines.append(f"Translate:  seq2seq translate -m {quoted} -i FILE")
-    if work.config.data.test is not None:
+    if distillation.config.data.test is not None:
         lines.append(f"Evaluate:   seq2seq evaluate -m {quoted}")
     lines.append(f"Export:     seq2seq export -m {quoted} --int8 -o exported/{folder.name}")
     return lines

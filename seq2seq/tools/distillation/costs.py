@@ -138,10 +138,10 @@ def outlines(most: Outline) -> Iterator[Outline]:
     yield Outline(1, False, 0)
 
 
-def fitting(
-    request: DistillationRequest, place: Workplace, epochs: Epochs, hours: float | None, jobs: int
+def outline_within(
+    hours: float | None, request: DistillationRequest, place: Workplace, epochs: Epochs, jobs: int
 ) -> Outline:
-    """Return how much can be made in a number of hours: all without a number.
+    """Return the largest outline that a number of hours allows: all without a number.
 
     If not even a plain training fits, it is ended by the time.
     """

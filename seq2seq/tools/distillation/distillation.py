@@ -99,7 +99,7 @@ def prepare(
         plan = plan_of(request, record.outline, place)
         return Distillation(request, place, plan, record, jobs)
     epochs = costs.measure(request, facts, place.device)
-    outline = costs.fitting(request, place, epochs, hours, jobs)
+    outline = costs.outline_within(hours, request, place, epochs, jobs)
     plan = plan_of(request, outline, place)
     expected = {step.name: costs.seconds_of(step, epochs) for step in plan.steps}
     record = Record.begin(folder, keys, outline, expected)
@@ -150,14 +150,17 @@ def _measured(request: DistillationRequest) -> tuple[TextFacts, DistillationRequ
 
 
 def distil(
-    work: Distillation, tidies: bool = False, overwrite: bool = False, start: Start | None = None
+    distillation: Distillation,
+    tidies: bool = False,
+    overwrite: bool = False,
+    start: Start | None = None,
 ) -> Result:
     """Run what has not finished, copy the best model to the run folder, and return the result.
 
     `start` starts a command; by default as a process of its own. Raises RunError if a step fails,
     and Interrupted as a training does; the next call resumes.
     """
-    folder, place, record = work.config.run_dir, work.place, work.record
+    folder, place, record = distillation.config.run_dir, distillation.place, distillation.record
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(folder, wait=True)  # children of a killed call hold it until they end
@@ -165,16 +168,16 @@ def distil(
         if overwrite:
             _clear(folder, place)
         else:
-            record.follow(Record.read(folder))
+            record.take_over(Record.read(folder))
         if record.result is None:
-            _run(work, start or starter(lock.descriptor))
+            _run(distillation, start or starter(lock.descriptor))
         if tidies and place.folder.exists():
             with write_errors(place.folder):
                 shutil.rmtree(place.folder)
     finally:
         lock.close()
     assert record.result is not None, "recorded by `_run`, or before"
-    return Result(record.result, record.scores, work.metric, record.stopped_early)
+    return Result(record.result, record.scores, distillation.metric, record.stopped_early)
 
 
 def _clear(folder: Path, place: Workplace) -> None:
@@ -186,36 +189,36 @@ def _clear(folder: Path, place: Workplace) -> None:
             shutil.rmtree(place.folder)
 
 
-def _run(work: Distillation, start: Start) -> None:
+def _run(distillation: Distillation, start: Start) -> None:
     """Run the teachers, the students unless the teachers are too weak, and publish the best."""
-    plan, place, record = work.plan, work.place, work.record
+    plan, place, record = distillation.plan, distillation.place, distillation.record
     with write_errors(place.folder):
         place.folder.mkdir(exist_ok=True)
     record.write()
-    extract_tables(work.request, place)
-    runner = Runner(place, record, start, work.jobs)
+    extract_tables(distillation.request, place)
+    runner = Runner(place, record, start, distillation.jobs)
     runner.run(plan.teachers, later=plan.students)
-    scores = _scores(work, plan.teachers)
-    has_own_teachers = not work.request.teachers
+    scores = _scores(distillation, plan.teachers)
+    has_own_teachers = not distillation.request.teachers
     stops_early = bool(plan.students) and has_own_teachers and not best_model.pays(scores)
     if plan.students and not stops_early:
         runner.run(plan.students)
-        scores |= _scores(work, plan.students)
-    best = best_model.best_of(scores, work.metric, own=has_own_teachers)
-    best_model.publish(place.run(best), plan.trainings()[best].config, work.config.run_dir)
+        scores |= _scores(distillation, plan.students)
+    best = best_model.best_of(scores, distillation.metric, own=has_own_teachers)
+    best_model.publish(place.run(best), plan.trainings()[best].config, distillation.config.run_dir)
     record.finish(best, scores, stops_early)
 
 
-def _scores(work: Distillation, steps: tuple[Step, ...]) -> dict[str, dict[str, float]]:
+def _scores(distillation: Distillation, steps: tuple[Step, ...]) -> dict[str, dict[str, float]]:
     """Return the scores of models and ensembles, by name."""
     names = (step.name for step in steps if isinstance(step, ModelScoring))
-    reports = {name.removeprefix(SCORE): work.place.report(name) for name in names}
+    reports = {name.removeprefix(SCORE): distillation.place.report(name) for name in names}
     return {name: best_model.read_scores(report) for name, report in reports.items()}
 
 
-def ensembles(work: Distillation) -> Mapping[str, tuple[str, ...]]:
+def ensembles(distillation: Distillation) -> Mapping[str, tuple[str, ...]]:
     """Return the models of each ensemble that is scored."""
-    scorings = (step for step in work.plan.steps if isinstance(step, ModelScoring))
+    scorings = (step for step in distillation.plan.steps if isinstance(step, ModelScoring))
     named = {step.name.removeprefix(SCORE): step.models for step in scorings}
     return {name: named[name] for name in (TEACHERS, STUDENTS) if name in named}
 
@@ -225,9 +228,9 @@ def begin_again_note(folder: Path) -> str:
     return f"{folder}: is finished. To begin again, pass {argument('overwrite', True)}"
 
 
-def log_plan_notes(work: Distillation) -> None:
+def log_plan_notes(distillation: Distillation) -> None:
     """Log what of the request does not fit into the time."""
-    most, outline = work.request.most, work.record.outline
+    most, outline = distillation.request.most, distillation.record.outline
     missing = []
     if outline.generations < most.generations:
         kinds = {0: "students", 1: "a second generation"}

@@ -51,7 +51,7 @@ class DistillationRequest(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """Size of a distillation: teachers, reversed model and generations."""
+    """Extent of a distillation: teachers, reversed model and generations."""
 
     teachers: int = 2
     has_reversed: bool = True

@@ -120,7 +120,7 @@ class Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(self.path, f"{json_text(self.tree, 1)}\n".encode())
 
-    def follow(self, written: "Record | None") -> None:
+    def take_over(self, written: "Record | None") -> None:
         """Take over the file as it is now: another process may have written it meanwhile.
 
         Raises UserError for another request or outline.

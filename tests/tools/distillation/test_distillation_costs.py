@@ -56,7 +56,7 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
     request = DistillationRequest(config_of(max_epochs=12), generations=2)
     full = Outline(2, True, 2)
     chosen = {
-        hours: costs.fitting(request, PLACE, EPOCHS, hours, 1)
+        hours: costs.outline_within(hours, request, PLACE, EPOCHS, 1)
         for hours in (None, 40, 12, 9, 6, 3, 1)
     }
     assert chosen == {
@@ -76,7 +76,7 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
 
 def test_two_jobs_fit_more_into_the_time() -> None:
     request = DistillationRequest(config_of(max_epochs=12))
-    assert costs.fitting(request, PLACE, EPOCHS, 9, 2) == Outline(2, True, 1)
+    assert costs.outline_within(9, request, PLACE, EPOCHS, 2) == Outline(2, True, 1)
 
 
 def test_the_usual_plan_takes_at_most_five_times_the_plain_training() -> None:

@@ -221,9 +221,9 @@ def test_a_record_written_meanwhile_is_followed(distilled: Distilled) -> None:
     """As after waiting for the lock of another call."""
     stale = distilled.record
     distilled.run(FakeCommands())
-    stale.follow(distilled.record)
+    stale.take_over(distilled.record)
     assert all(stale.has_finished(step, distilled.place) for step in distilled.plan.steps)
     other = distilled.record
     other.tree["outline"]["teachers"] = 1
     with pytest.raises(UserError, match="another process just now"):
-        stale.follow(other)
+        stale.take_over(other)
