@@ -3,7 +3,6 @@ attention, printing each command. Writes configs/, data/ and runs/ here.
 """
 
 import argparse
-import importlib.util
 import shlex
 import shutil
 import sys
@@ -130,7 +129,7 @@ def _commands(
     yield f"{title}, which is not in the training data", ["evaluate", *model, "-o", path]
     title, path = "5. Plot the attention weights", folder / "attention.html"
     yield title, ["attention", *model, *text, "-o", path]
-    if importlib.util.find_spec("matplotlib"):
+    if errors.is_installed("matplotlib"):
         yield "", ["attention", *model, *text, "-o", folder / "attention.png"]
 
 

@@ -7,14 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from seq2seq.runtime import console, file_types, files
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError, is_installed
 from seq2seq.text.text_files import is_compressed
 
 
@@ -241,7 +240,7 @@ def progress(
     task: str, total: int | None, visible: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
     """Yield a function that advances a bar on stderr, from `done` on; None where there is none."""
-    if not visible or not sys.stderr.isatty() or find_spec("tqdm") is None:
+    if not visible or not sys.stderr.isatty() or not is_installed("tqdm"):
         yield None
         return
     from tqdm import tqdm

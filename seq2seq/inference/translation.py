@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from importlib.util import find_spec
 from math import isnan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from seq2seq.inference import attention_map
 from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.runtime.errors import UserError, not_installed
+from seq2seq.runtime.errors import UserError, is_installed, not_installed
 from seq2seq.runtime.files import json_text
 from seq2seq.text.sentences import space_after
 
@@ -100,7 +99,7 @@ class Translation:
         maps = list(self.attention_maps())
         if not maps:
             raise UserError("there are no attention weights to plot; translate without text_only")
-        if find_spec("matplotlib") is None:
+        if not is_installed("matplotlib"):
             raise not_installed("plot needs matplotlib", "plot", "")
         return attention_map.map_figure(list(map(attention_map.by_words, maps)) if words else maps)
 

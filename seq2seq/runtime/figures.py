@@ -3,7 +3,6 @@
 Fonts serve every script; files are equal for equal figures, with notes on their legibility.
 """
 
-import importlib.util
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import not_installed
+from seq2seq.runtime.errors import is_installed, not_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
@@ -77,7 +76,7 @@ class Axes(NamedTuple):
 
 def matplotlib_note() -> str | None:
     """Return how to install matplotlib if it is missing."""
-    if importlib.util.find_spec("matplotlib") is not None:
+    if is_installed("matplotlib"):
         return None
     return str(not_installed("figures need matplotlib", "plot"))
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from seq2seq.runtime.errors import (
     UserError,
     argument,
     arguments_spelled,
+    is_installed,
     not_installed,
     python_spelling,
     shorten,
@@ -137,9 +137,9 @@ def run(options: Options) -> int:
     if not options.model:
         raise UserError("serve needs -m RUN; `seq2seq runs` lists those of a folder")
     for module in ("fastapi", "jinja2", "python_multipart", "uvicorn"):
-        if find_spec(module) is None:
+        if not is_installed(module):
             raise not_installed(f"serve needs {module.replace('_', '-')}", "serve")
-    if options.metrics_port is not None and find_spec("prometheus_client") is None:
+    if options.metrics_port is not None and not is_installed("prometheus_client"):
         raise not_installed("--metrics-port needs prometheus-client", "metrics")
     if options.max_queue < options.max_lines:
         text = f"below --max-lines ({options.max_lines})"

@@ -1,6 +1,5 @@
 """Attention plots, parsed independently of the code that draws them."""
 
-import importlib.util
 import os
 import re
 import struct
@@ -310,7 +309,7 @@ def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         write_attention(groups_of([SMALL], [SOURCE]), tmp_path / "a.bmp")
     with pytest.raises(UserError, match="no folder"):
         check_plot_path(tmp_path / "nowhere" / "a.html")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("seq2seq.tools.analysis.attention.plot.is_installed", lambda _: False)
     with pytest.raises(UserError, match=r"seq2seq-attention\[plot\]"):
         check_plot_path(tmp_path / "a.svg")
     check_plot_path(tmp_path / "a.html")

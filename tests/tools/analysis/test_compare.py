@@ -517,7 +517,7 @@ def test_figures_are_drawn_or_reported_as_missing(
             path = Path("out") / f"{name}{suffix}"
             assert path.read_bytes().startswith(start)
             path.unlink()
-    monkeypatch.setattr("seq2seq.runtime.figures.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("seq2seq.runtime.figures.is_installed", lambda _: False)
     capsys.readouterr()
     assert compare("--seeds", "1") == 0
     out, err = capsys.readouterr()

@@ -240,9 +240,7 @@ def test_a_missing_extra_is_named(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = package.replace("-", "_")
-    monkeypatch.setattr(
-        "seq2seq.tools.commands.serve.find_spec", lambda name: None if name == missing else 1
-    )
+    monkeypatch.setattr("seq2seq.tools.commands.serve.is_installed", lambda name: name != missing)
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
         f"seq2seq: error: serve needs {package}. Run: pip install 'seq2seq-attention[serve]'\n"

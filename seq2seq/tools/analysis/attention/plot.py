@@ -1,6 +1,5 @@
 """Attention maps in files and on a terminal: which source tokens each target token attends to."""
 
-import importlib.util
 import unicodedata
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from seq2seq.inference import attention_map, nbest
 from seq2seq.inference.attention_map import AttentionMap, labels_of, word_weights
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures, files
-from seq2seq.runtime.errors import UserError, not_installed
+from seq2seq.runtime.errors import UserError, is_installed, not_installed
 
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
@@ -36,7 +35,7 @@ def check_plot_path(path: Path) -> None:
         raise UserError(f"{path}: unknown suffix {suffix!r}. Use {formats}.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}. Create it first.")
-    if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
+    if suffix != ".html" and not is_installed("matplotlib"):
         raise not_installed(f"{path}: {suffix} needs matplotlib", "plot", ", or write .html.")
 
 
