@@ -30,8 +30,9 @@ class SourceDocument:
         self._escape: Escape = str
         self._attributes = SetAsideAttributes(text)
         if format == "html":
-            self._parts = list(read_html(text, self._attributes))
-            self._escape = escaping(text)
+            fragments = list(_html_fragments(text, self._attributes))
+            self._parts = list(_read_html(fragments))
+            self._escape = _escaping(fragments)
         elif format in ("srt", "vtt"):
             self._parts = list(_read_subtitles(text, format == "vtt"))
             self._escape = partial(escape, quote=False) if format == "vtt" else str
@@ -166,24 +167,23 @@ _ENTITY = re.compile(r"&(?:\#\w{1,8}|\w{1,32});", re.ASCII)
 _WHITE = " \t\n\r\f\ufeff"
 
 
-def read_html(text: str, attributes: SetAsideAttributes) -> Iterator[str | Segment]:
+def _read_html(fragments: Sequence[Fragment]) -> Iterator[str | Segment]:
     """Yield the segments of an HTML document, and what is between them."""
-    fragments: list[Fragment] = []
+    within: list[Fragment] = []  # of a block, so far
     number = 1  # line of the document
-    for fragment in _html_fragments(text, attributes):
+    for fragment in fragments:
         if fragment.kind == "block":
-            yield from _segment(fragments, number)
-            number += sum(part.raw.count("\n") for part in (*fragments, fragment))
-            fragments = []
+            yield from _segment(within, number)
+            number += sum(part.raw.count("\n") for part in (*within, fragment))
+            within = []
             yield fragment.raw
         else:
-            fragments.append(fragment)
-    yield from _segment(fragments, number)
+            within.append(fragment)
+    yield from _segment(within, number)
 
 
-def escaping(text: str) -> Escape:
+def _escaping(fragments: Sequence[Fragment]) -> Escape:
     """Write `&<>` as entities, and others that the document only has as entities as these."""
-    fragments = _html_fragments(text, SetAsideAttributes(text))
     texts = [fragment for fragment in fragments if fragment.kind == "text"]
     entities = {e: unescape(e) for fragment in texts for e in _ENTITY.findall(fragment.raw)}
     raw = frozenset("".join(_ENTITY.sub("", fragment.raw) for fragment in texts))

@@ -48,7 +48,7 @@ class Fragment(NamedTuple):
     """Text or markup of a document, as it is written there."""
 
     raw: str
-    kind: str  # "text", "open", "close", "point" or "break", which replaces a space
+    kind: str  # "text", "open", "close", "point", "block" or "break", which replaces a space
     name: str = ""  # element that a tag opens or closes
     text: str = ""  # without entities
 
