@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from seq2seq.runs import engine_folder, layout, tensor_file
 from seq2seq.runs.run_config import StoredRun, stored_run, with_joined_profile
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
-from seq2seq.runtime.files import PART_SUFFIX, atomic_write, made_folders, write_errors
+from seq2seq.runtime.files import PART_SUFFIX, atomic_write, delete, made_folders, write_errors
 
 T = TypeVar("T")
 
@@ -130,7 +129,7 @@ def _write_export(
     with made_folders([folder / layout.DESCRIPTION]), write_errors(folder):
         _check_empty(folder)  # loading the models took seconds
         for path in _left_over(folder):
-            _remove(path)
+            delete(path)
         try:
             for name, content in files.items():
                 atomic_write(folder / name, content)
@@ -139,15 +138,8 @@ def _write_export(
             atomic_write(folder / layout.DESCRIPTION, text.encode())
         except BaseException:
             for name in (*files, layout.VOCABULARY, layout.DESCRIPTION):
-                _remove(folder / name)
+                delete(folder / name)
             raise
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _description(run: StoredRun) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """Run folder of a training: the progress that it records, and which run may train in it."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,14 @@ from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.data.training_data import RECORDED_TEXT
 from seq2seq.runs import layout, metrics_file, run_config, tensor_file
 from seq2seq.runtime.errors import DamagedFile, UserError, argument
-from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
+from seq2seq.runtime.files import (
+    PART_SUFFIX,
+    check_paths,
+    check_readable,
+    delete,
+    part_of,
+    refused_link,
+)
 from seq2seq.runtime.locks import LOCK
 
 STATE_FORMAT = 3  # increased when header fields or tensors change
@@ -114,11 +120,8 @@ def clear(folder: Path) -> None:
     remove_parts(folder)
     with layout.writing(folder, folder):
         for name in reversed(layout.existing(folder, layout.RESERVED)):
-            path = folder / name  # the config is the last: until then the rest counts as a run
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif name != LOCK:
-                path.unlink(missing_ok=True)
+            if name != LOCK:
+                delete(folder / name)  # the config last: until then the rest counts as a run
 
 
 def remove_parts(folder: Path) -> None:

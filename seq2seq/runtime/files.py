@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -191,6 +192,14 @@ def resolve_link(path: Path) -> Path:
     target = path.resolve()
     dangling = path.exists() and not target.exists()  # such as /dev/stdout when it is a pipe
     return path if dangling else target
+
+
+def delete(path: Path) -> None:
+    """Delete a file or a link, if it is there, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def same_file(path: Path, second: Path) -> bool:

@@ -13,6 +13,7 @@ from seq2seq.runtime.files import (
     appearing_together,
     atomic_file,
     atomic_write,
+    delete,
     read_bounded,
     sync,
 )
@@ -227,4 +228,19 @@ def test_a_signal_while_the_temporary_file_is_created_leaves_none(
         patch.setattr(owner, moment, interrupted)
         with pytest.raises(KeyboardInterrupt), atomic_file(tmp_path / "a"):
             pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_deleted_is_gone_and_what_a_link_leads_to_remains(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "folder/file"
+    folder.mkdir()
+    file.write_text("1", encoding="utf-8")
+    links = [tmp_path / "to-folder", tmp_path / "to-file", tmp_path / "to-nothing"]
+    for link, target in zip(links, (folder, file, tmp_path / "nothing"), strict=True):
+        link.symlink_to(target)
+        delete(link)
+        assert not link.is_symlink()
+    assert file.exists()
+    delete(folder)
+    delete(folder)
     assert list(tmp_path.iterdir()) == []
