@@ -24,7 +24,7 @@ def lists_of_lines(texts: Iterable[str] | Iterable[Iterable[str]], name: str) ->
     return [line_list(entries, name)]
 
 
-def counted(
+def line_counter(
     parts: Sequence[int], on_translated: Callable[[int], object] | None
 ) -> Callable[[int], None] | None:
     """Return a function of a part's number that reports complete lines, of some `parts` each."""

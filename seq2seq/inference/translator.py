@@ -11,7 +11,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
 from seq2seq.engines.engine import Engine
 from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
-from seq2seq.inference.lines import counted, line_list, lists_of_lines
+from seq2seq.inference.lines import line_counter, line_list, lists_of_lines
 from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loaders.load import load
 from seq2seq.inference.nbest import NBestEntry
@@ -220,7 +220,7 @@ class Translator:
         options = self._search_options(settings, size, text_only, requirements.forbidden)
         parts = [part for line in lines for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
-        on_part = counted([len(line.parts) for line in lines], on_translated)
+        on_part = line_counter([len(line.parts) for line in lines], on_translated)
         part_search = PartSearch(self.loaded, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
         return self._joined(lines, translated, n_best, by_score)

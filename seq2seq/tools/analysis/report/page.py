@@ -62,14 +62,14 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
             yield f"<h2>Distillation{of_run}</h2><p>Steps, and the scores that chose the model.</p>"
             yield from map(_grid, run.distillation)
     yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
-    yield _columns(runs, [changed_keys(run.config) for run in runs])
+    yield _columns(runs, [keys_unlike_defaults(run.config) for run in runs])
     for name, run in zip(names, runs, strict=True):
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
         yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
 
 
-def changed_keys(config: Config) -> dict[str, str]:
+def keys_unlike_defaults(config: Config) -> dict[str, str]:
     """Return the values of keys, by their dotted names, that differ from the defaults."""
     tree = config.model_dump(mode="json")
     files = {key: tree["data"][key] for key in ("src_lang", "tgt_lang", "train", "valid")}
