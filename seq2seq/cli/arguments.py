@@ -170,7 +170,8 @@ def _names(item: Item) -> tuple[str, ...]:
 
 def _reading(item: Item, text: str | None = None) -> dict[str, Any]:
     """Return how argparse reads an option of search, also with another help."""
-    flag, description = option_of(item).flag, option_of(item).description
+    flag = option_of(item).flag
+    description = option_of(item).description
     assert flag is not None, f"{item.name} has no flag"
     help_text = text or flag.text.format(description, default=item.default)
     if kind_of(item) is bool:
@@ -182,7 +183,8 @@ def _reading(item: Item, text: str | None = None) -> dict[str, Any]:
 
 def _reader(item: Item) -> Callable[[str], Any]:
     """Return the function that reads an option of search on the command line."""
-    kind, flag = kind_of(item), option_of(item).flag
+    kind = kind_of(item)
+    flag = option_of(item).flag
     if kind is not int:
         return float if kind is float else Path
     least = option_of(item).bounds.least if flag is None or flag.least is None else flag.least

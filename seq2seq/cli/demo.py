@@ -75,7 +75,8 @@ class Options:
 def run(options: Options) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     demo = DEMOS[options.pair]
-    config, folder = Path("configs", f"{demo.name}.yaml"), Path("runs", demo.name)
+    config = Path("configs", f"{demo.name}.yaml")
+    folder = Path("runs", demo.name)
     if folder.exists() and not options.overwrite:
         resume = f"seq2seq train {config} run_dir={folder} --resume"
         remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
@@ -121,13 +122,17 @@ def _commands(
     demo: Demo, config: Path, folder: Path, overrides: Sequence[str]
 ) -> Iterator[tuple[str, list[object]]]:
     """Yield the commands of the demo, each after its title, "" for none."""
-    text, model = ["-i", folder / "handful.en"], ["-m", folder]
+    text = ["-i", folder / "handful.en"]
+    model = ["-m", folder]
     yield "2. Train", ["train", config, *overrides, f"run_dir={folder}", "--overwrite"]
-    title, path = "3. Translate a handful of sentences", folder / f"handful.{demo.tgt_lang}"
+    title = "3. Translate a handful of sentences"
+    path = folder / f"handful.{demo.tgt_lang}"
     yield f"{title} that are not in the training data", ["translate", *model, *text, "-o", path]
-    title, path = "4. Score the test set", folder / f"test.hyp.{demo.tgt_lang}"
+    title = "4. Score the test set"
+    path = folder / f"test.hyp.{demo.tgt_lang}"
     yield f"{title}, which is not in the training data", ["evaluate", *model, "-o", path]
-    title, path = "5. Plot the attention weights", folder / "attention.html"
+    title = "5. Plot the attention weights"
+    path = folder / "attention.html"
     yield title, ["attention", *model, *text, "-o", path]
     if errors.is_installed("matplotlib"):
         yield "", ["attention", *model, *text, "-o", folder / "attention.png"]

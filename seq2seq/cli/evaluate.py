@@ -140,9 +140,11 @@ def run(options: Options) -> int:
         check_tokenizer(options.tokenize)
     seed_name()
     texts, references = _read(options, data)
-    files, table = [*texts, *references], dict[str, list[str]]()
+    files = [*texts, *references]
+    table = dict[str, list[str]]()
     if options.model:
-        files, table["source"] = references, texts[0][1]
+        files = references
+        table["source"] = texts[0][1]
         texts = [("translation", _translate(options, table["source"]))]
     lists = [lines for _, lines in references]
     segmentation = segmentation_of(language, lists, options.tokenize)

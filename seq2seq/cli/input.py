@@ -135,7 +135,8 @@ class LineReport(AbstractContextManager["LineReport"]):
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
-        self._numbers, self._accepts_markup = numbers, accepts_markup
+        self._numbers = numbers
+        self._accepts_markup = accepts_markup
         # Lines that have a note, as they are listed, with their numbers: two models may note one.
         self._notes: dict[str, dict[str, int]] = {}
 

@@ -22,7 +22,9 @@ class Output:
 
     def __init__(self, file: IO[str], name: str, part: Path | None = None) -> None:
         """Write to an open file; `part` is the temporary file that becomes `name` at the end."""
-        self._file, self._name, self._part = file, name, part
+        self._file = file
+        self._name = name
+        self._part = part
         self.on_terminal = file.isatty()
 
     @contextmanager
@@ -162,7 +164,8 @@ def check_output(
     if path is None or str(path) == "-":
         return
     _check_writable(path)
-    part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
+    part = files.part_of(files.resolve_link(path))
+    incomplete = incomplete_of(path)
     files.check_paths(part)
     if is_compressed(path) and not compressed:
         raise UserError(f"{path}: output is not compressed; omit {path.suffix}")

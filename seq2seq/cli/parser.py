@@ -61,7 +61,8 @@ class Parser(argparse.ArgumentParser):
 
     def _option_hint(self, argument: str) -> str:
         """Suggest the option or, for a command with overrides, the key of the config."""
-        name, options = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
+        name = argument.partition("=")[0].replace("_", "-")
+        options = self._option_string_actions
         if meant := [text for text in options if text.startswith(name) and name != "-"]:
             return f"; did you mean '{meant[0]}'?"
         spelled = self._option_string_actions.get(option(name.lstrip("-").replace("-", "_")))

@@ -61,7 +61,8 @@ def run(options: Options) -> int:
             logger.info(f"Resume with: {start} {shlex.join([*words, '--resume'])}")
         raise
     if is_main_process():
-        name, score = shlex.quote(str(run_dir)), config.model.score
+        name = shlex.quote(str(run_dir))
+        score = config.model.score
         named = ""
         if score is not None and score.is_external:
             named = f" {arguments.option('scores', [score.name])}"

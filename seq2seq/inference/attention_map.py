@@ -65,12 +65,15 @@ def part_maps(
     translations = entry.part_texts if len(blocks) > 1 else (entry.text,)
     row = column = 0
     for number, (block, of_heads) in enumerate(zip(blocks, heads, strict=True)):
-        below, right = row + block.shape[0], column + block.shape[1]
-        src, tgt = src_tokens[column:right], entry.tokens[row:below]
+        below = row + block.shape[0]
+        right = column + block.shape[1]
+        src = src_tokens[column:right]
+        tgt = entry.tokens[row:below]
         source = sources[number] if len(sources) == len(blocks) else text_of(src)
         translation = translations[number] if translations else text_of(tgt)
         yield AttentionMap(source, translation, src, tgt, block), of_heads
-        row, column = below, right
+        row = below
+        column = right
 
 
 def by_words(attention: AttentionMap) -> AttentionMap:
@@ -85,7 +88,8 @@ def by_words(attention: AttentionMap) -> AttentionMap:
 
 def word_weights(weights: NDArray[Any], attention: AttentionMap) -> NDArray[np.float64]:
     """Sum weights [..., T, S] over the tokens of source words; take the mean over target words."""
-    columns, rows = word_spans(attention.src_tokens), word_spans(attention.tgt_tokens)
+    columns = word_spans(attention.src_tokens)
+    rows = word_spans(attention.tgt_tokens)
     sums = weights.astype(np.float64)
     for axis, spans in ((-1, columns), (-2, rows)):
         starts = np.array([span.start for span in spans], np.intp)
@@ -182,7 +186,8 @@ def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]
             first = first if lacking > 0 else span
             lacking = max(0.0, lacking) + lack * letters
             if lacking > worst:
-                worst, run = lacking, range(first.start, span.stop)
+                worst = lacking
+                run = range(first.start, span.stop)
     if worst < MISSING:
         return []
     return [NOTE + text_of(tokens[run.start : run.stop])]
@@ -229,7 +234,8 @@ def heat_map(attention: AttentionMap, percentages: bool = False) -> str:
         f"{' class=upright' if is_upright(label) else ''}>{escape(label)}</span></th>"
         for label, word_class in zip(src, _word_classes(attention.src_tokens), strict=True)
     )
-    rows, classes = [], _word_classes(attention.tgt_tokens)
+    rows = []
+    classes = _word_classes(attention.tgt_tokens)
     for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
         hints = (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src)
         cells = "".join(map(_cell, hints, values, repeat(percentages)))

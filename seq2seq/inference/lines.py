@@ -50,6 +50,7 @@ def bounded_slices(sizes: Sequence[int]) -> Iterator[slice]:
         total += size
         if total > MAX_SQUARED_LENGTHS:
             yield slice(start, end + 1)
-            start, total = end + 1, 0
+            start = end + 1
+            total = 0
     if start < len(sizes):
         yield slice(start, len(sizes))

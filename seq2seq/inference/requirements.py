@@ -64,7 +64,8 @@ class Requirements:
             if self.is_forbidden(" ".join(normalized(phrase).split())):
                 text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
                 raise errors.UserError(f"{text}; allow the word, or do not require it")
-        encoded, room = list[_Encoded](), MAX_TOKENS
+        encoded = list[_Encoded]()
+        room = MAX_TOKENS
         for texts in (phrases, *([term] for term in terms)):
             of_texts = self._encoded(texts, masked, place)
             count = sum(len(ids) for ids, _ in of_texts)

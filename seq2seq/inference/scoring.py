@@ -44,7 +44,8 @@ class ScoredLine:
         return perplexity(self.log_prob, len(self.log_probs))
 
 
-_BOTH_BLANK, _ONE_BLANK = ScoredLine(), ScoredLine(-math.inf, -math.inf)
+_BOTH_BLANK = ScoredLine()
+_ONE_BLANK = ScoredLine(-math.inf, -math.inf)
 
 
 def perplexity(log_prob: float, tokens: int) -> float:
@@ -87,11 +88,13 @@ def attend(
         attended = [pair.ids for pair in pairs[rows] if pair.has_attention]
         decoded = iter(forced_decodings(loaded.engine, attended, True, heads))
         for pair in pairs[rows]:
-            entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
+            entry = NBestEntry(pair.translation, 0.0)
+            tokens = list[str]()
             if pair.has_attention:
                 log_probs, weights, head_weights = next(decoded)
                 scored = _scored_line(loaded, pair, log_probs)
-                tokens, values = scored.src_tokens, (scored.score, scored.tokens, log_probs)
+                tokens = scored.src_tokens
+                values = (scored.score, scored.tokens, log_probs)
                 blocks = as_blocks(weights), as_blocks(head_weights)
                 entry = NBestEntry(pair.translation, *values, *blocks)
             yield Translation([entry], tokens, sources=[pair.line])
@@ -126,15 +129,18 @@ def _encoded(
     loaded: LoadedModel, lines: Iterable[str], translations: Iterable[str]
 ) -> list[_EncodedPair]:
     """Return each line and its translation with the ids of both, the names on both sides masked."""
-    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
+    lines = line_list(lines, "lines")
+    translations = line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
     src, tgt, names = loaded.vocabularies
-    sources, targets = [Masked(line, {}) for line in lines], translations
+    sources = [Masked(line, {}) for line in lines]
+    targets = translations
     if names is not None:
         pairs = zip(map(normalized, lines), map(normalized, translations), strict=True)
         masked = [names.mask_translation(*pair) for pair in pairs]
-        sources, targets = [source for source, _ in masked], [target for _, target in masked]
+        sources = [source for source, _ in masked]
+        targets = [target for _, target in masked]
     ids = zip(src.encode([source.text for source in sources]), tgt.encode(targets), strict=True)
     return list(map(_EncodedPair, lines, translations, sources, ids))
 
@@ -175,7 +181,8 @@ def forced_decodings(
         rows = sorted(rows, key=lambda i: len(pairs[i][1]))
         while rows:
             count = engine.slots(width, 1, len(rows))
-            batch, rows = rows[:count], rows[count:]
+            batch = rows[:count]
+            rows = rows[count:]
             padded = [pairs[i] for i in batch] + [([], [])] * (count - len(batch))
             decoded = _decode_batch(engine, padded, width, options)
             for i, decoding in zip(batch, decoded, strict=False):
@@ -193,7 +200,9 @@ def _decode_batch(
     ids[0] = BOS_ID
     for column, (_, tgt) in zip(ids.T, pairs, strict=True):
         column[1 : len(tgt) + 2] = [*tgt, EOS_ID]
-    log_probs, weights, head_weights = [], [], []
+    log_probs = []
+    weights = []
+    head_weights = []
     for before, tokens in pairwise(ids):
         step = engine.step(rows, before)
         log_probs.append(engine.log_probs(step, np.arange(len(pairs)), tokens))
@@ -203,7 +212,8 @@ def _decode_batch(
         if step.heads is not None:
             head_weights.append(step.heads)
     table = np.stack(log_probs, axis=1).tolist()
-    attention, heads = _of_pairs(weights, pairs), _of_pairs(head_weights, pairs)
+    attention = _of_pairs(weights, pairs)
+    heads = _of_pairs(head_weights, pairs)
     return [
         ForcedDecoding(row[: len(tgt) + 1], *weights)
         for (_, tgt), row, *weights in zip(pairs, table, attention, heads, strict=True)

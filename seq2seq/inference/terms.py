@@ -30,7 +30,8 @@ def placed(
     """
     if not all(is_spaced(term.target[:1]) for term in part.terms):
         return None  # its tokens depend on what is before it
-    weights, tokens = hypothesis.attention_weights, hypothesis.ids[:-1]
+    weights = hypothesis.attention_weights
+    tokens = hypothesis.ids[:-1]
     spans = _token_spans(part.terms, part.text, vocabularies.src.tokens(source))
     if weights is None or spans is None or UNK_ID in tokens:
         return None

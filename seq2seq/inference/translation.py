@@ -210,7 +210,8 @@ def translation_as_json(
 
     The weights of a line in parts are one matrix per part, without the zeros between them.
     """
-    best, src_tokens = translation.n_best[0], translation.src_tokens
+    best = translation.n_best[0]
+    src_tokens = translation.src_tokens
     text = json_text(_fields(best, src_tokens=src_tokens, tgt_tokens=best.tokens))[:-1]
     text += _weights_field("attention", best.attention_blocks if with_attention else None)
     if with_attention and (heads := best.head_blocks):
@@ -222,7 +223,8 @@ def translation_as_json(
 
 
 def _fields(entry: NBestEntry, **tokens: list[str]) -> dict[str, Any]:
-    score, log_probs = round(entry.score, 6), _rounded(entry.log_probs)
+    score = round(entry.score, 6)
+    log_probs = _rounded(entry.log_probs)
     return {"text": entry.text, "score": score, **tokens, "log_probs": log_probs}
 
 

@@ -276,7 +276,8 @@ class Translator:
         """
         from seq2seq.evaluation import metrics, segmentation, writing_notes
 
-        lines, answers = line_list(sources, "sources"), lists_of_lines(references, "references")
+        lines = line_list(sources, "sources")
+        answers = lists_of_lines(references, "references")
         numbered = [(f"reference {n}", texts) for n, texts in enumerate(answers, start=1)]
         named = [("references", answers[0])] if len(answers) == 1 else numbered
         metrics.check_line_counts([("sources", lines), *named])
@@ -326,7 +327,8 @@ class Translator:
         self, settings: SearchSettings, size: int, text_only: bool, forbidden: Forbidden | None
     ) -> SearchOptions:
         """Combine the settings of one call with the config; `size`: the beam size."""
-        decoding, vocabularies = self.decoding, self.vocabularies
+        decoding = self.decoding
+        vocabularies = self.vocabularies
         # Weights cost hardly any time on a CPU; coverage needs them.
         attention = self.device == "cpu" or not text_only or decoding.replace_unknown
         never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)

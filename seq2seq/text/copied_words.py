@@ -76,7 +76,8 @@ class CopyHabits(NamedTuple):
         if word in self.translated or (initial and word.lower() in self.translated):
             return False
         form = form_of(word)
-        is_copied, is_translated = form in self.copied_forms, form in self.translated_forms
+        is_copied = form in self.copied_forms
+        is_translated = form in self.translated_forms
         if is_copied != is_translated:  # a record of several texts may have forms of both kinds
             return is_copied
         return _MARKED.search(word) is not None
@@ -131,7 +132,8 @@ class NameInventor:
         self, src: Sequence[str], tgt: Sequence[str], rate: float, symbols: Sequence[str] = ()
     ) -> None:
         """Collect the names of a training text; each is later replaced with probability `rate`."""
-        self._rate, self._symbols = rate, frozenset(symbols)
+        self._rate = rate
+        self._symbols = frozenset(symbols)
         self._symbol = any_of(symbols)
         self.names = frozenset(shared_names(src, tgt))
         self._parts = sorted(filter(str.isalpha, self.names))
@@ -186,7 +188,8 @@ class NameInventor:
                 return str(generator.integers(0 if run.start() else 1, 10))
             if not self._parts:
                 return run[0]
-            old, new = run[0], self._letters(generator)
+            old = run[0]
+            new = self._letters(generator)
             if old.isupper():  # as many
                 return new[: len(old)].upper()
             return new.capitalize() if old[0].isupper() else new.lower()
@@ -196,10 +199,12 @@ class NameInventor:
     def _letters(self, generator: "np.random.Generator") -> str:
         """Return the start of one name and the end of another, at times with a marked letter."""
         first, last = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
-        start, end = generator.integers(1, len(first)), generator.integers(1, len(last))
+        start = generator.integers(1, len(first))
+        end = generator.integers(1, len(last))
         letters: str = first[:start] + last[end:]
         if generator.random() < MARK_RATE:
-            n, marked = generator.integers(len(letters)), generator.integers(len(_MARKED_LETTERS))
+            n = generator.integers(len(letters))
+            marked = generator.integers(len(_MARKED_LETTERS))
             letters = letters[:n] + _MARKED_LETTERS[marked] + letters[n + 1 :]
         return letters
 

@@ -84,7 +84,10 @@ def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
     lower case. A line that begins with a dash begins one.
     """
     fragments: list[Fragment] = []
-    between, said, begun, cues = "", "", 1, 1
+    between = ""
+    said = ""
+    begun = 1
+    cues = 1
     for number, content, ending, is_text in _lines(text, is_vtt):
         if not is_text:
             between += content + ending
@@ -97,9 +100,12 @@ def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
         else:
             yield from segments(fragments, begun)
             yield between
-            fragments, begun, cues = [], number, 1
+            fragments = []
+            begun = number
+            cues = 1
         fragments += _fragments(content, is_vtt)
-        between, said = ending, content
+        between = ending
+        said = content
     yield from segments(fragments, begun)
     yield between
 
@@ -111,7 +117,8 @@ def _lines(text: str, is_vtt: bool) -> Iterator[tuple[int, str, str, bool]]:
     for number, line in enumerate(lines, start=1):
         content = line.rstrip("\r\n")
         following = lines[number] if number < len(lines) else ""
-        is_times, is_empty = _TIMES.match(content) is not None, not content.strip()
+        is_times = _TIMES.match(content) is not None
+        is_empty = not content.strip()
         is_number = _TIMES.match(following) is not None and (is_vtt or content.strip().isdigit())
         in_text = is_times or (in_text and not is_number and not (is_vtt and is_empty))
         yield number, content, line[len(content) :], in_text and not is_times and not is_empty
@@ -231,7 +238,9 @@ def _html_fragments(text: str, attributes: SetAsideAttributes) -> Iterator[Fragm
         done = match.end()
         is_opaque = name in _OPAQUE or bool(name and _UNTRANSLATED.search(match["rest"]))
         if is_opaque and not is_end and not is_empty:
-            start, depth, opaque = match.start(), 1, name
+            start = match.start()
+            depth = 1
+            opaque = name
             continue
         is_plain = is_end or is_opaque or not name
         tag = match[0] if is_plain else attributes.set_aside(match[0], name, match.start())

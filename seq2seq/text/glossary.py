@@ -50,7 +50,8 @@ class Glossary:
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):
                 continue
-            place, columns = f"{path}:{number}", line.split("\t")
+            place = f"{path}:{number}"
+            columns = line.split("\t")
             if len(columns) != 2 or any(map(is_blank, columns)):
                 raise UserError(f"{place}: must be a source phrase, a tab and a target phrase")
             terms[place] = columns
@@ -75,7 +76,9 @@ class Glossary:
 
     def occurrences(self, text: str) -> list[Term]:
         """Return the terms of a source text, NFC with single spaces, in order."""
-        text, terms, start = _joined(text), list[Term](), 0
+        text = _joined(text)
+        terms = list[Term]()
+        start = 0
         while start < len(text):
             phrase = self._longest(text, start)
             if phrase is None:
@@ -109,7 +112,8 @@ def _joined(text: str) -> str:
 
 def _is_bounded(phrase: str, text: str, start: int) -> bool:
     """Return whether no word of a script with spaces continues beyond the phrase at `start`."""
-    before, after = text[max(0, start - 1) : start], text[start + len(phrase) :][:1]
+    before = text[max(0, start - 1) : start]
+    after = text[start + len(phrase) :][:1]
     return not any(
         is_letter(letter) and (c == "_" or (c != "" and unicodedata.category(c)[0] in "LMN"))
         for letter, c in ((phrase[0], before), (phrase[-1], after))

@@ -102,7 +102,8 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
 
     White space at an end of the text that markup follows is markup, too.
     """
-    text, stack = "", [Node("", 0, 0)]
+    text = ""
+    stack = [Node("", 0, 0)]
     last_space = _Space([], 0, "")  # after the last text
     for fragment in fragments:
         if fragment.kind in ("text", "break"):
@@ -126,7 +127,8 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
             while stack[-1].name != fragment.name:
                 _leave_open(stack)
             node = stack.pop()
-            node.closing, node.end = fragment.raw, len(text)
+            node.closing = fragment.raw
+            node.end = len(text)
             stack[-1].children.append(node)
         else:
             stack[-1].children.append(Node(fragment.raw, len(text), len(text)))
@@ -147,7 +149,8 @@ def _leave_open(stack: list[Node]) -> None:
 
 def _shortened(node: Node, text: str) -> Node:
     """Return a node within a text; elements without words are markup at a place."""
-    node.start, node.end = min(node.start, len(text)), min(node.end, len(text))
+    node.start = min(node.start, len(text))
+    node.end = min(node.end, len(text))
     node.children = [_shortened(child, text) for child in node.children]
     if node.closing and not text[node.start : node.end].strip(" "):
         content = "".join(child.raw for child in node.children)
@@ -171,7 +174,9 @@ class _Links:
 
     def __init__(self, source: str, translation: TranslatedLine, rank: int, escape: Escape) -> None:
         entry = translation.n_best[rank]
-        self.source, self.target, self.escape = source, entry.text, escape
+        self.source = source
+        self.target = entry.text
+        self.escape = escape
         self.words = list(_words(entry.text))
         self.source_words = list(_words(source))
         bounds = np.array([(word.start, word.stop) for word in self.words], np.float32)
@@ -197,7 +202,8 @@ class _Links:
     def within(self, start: int, end: int) -> Gains:
         """Return the share of each word's attention that is on characters, else of its place."""
         if self._attention is None:
-            first, last = self._bounds[:, 0], self._bounds[:, 1]
+            first = self._bounds[:, 0]
+            last = self._bounds[:, 1]
             common = (np.minimum(last, end) - np.maximum(first, start)).clip(0)
             shares: Gains = common / (last - first).clip(1e-6)
             return shares
@@ -246,7 +252,10 @@ class _Area:
     """The part of a translation that belongs to a node, where its children are placed."""
 
     def __init__(self, parent: Node, links: _Links, start: int, end: int) -> None:
-        self._parent, self._links, self._start, self._end = parent, links, start, end
+        self._parent = parent
+        self._links = links
+        self._start = start
+        self._end = end
         self._first = bisect_left(links.words, start, key=lambda word: word.start)
         self._last = bisect_right(links.words, end, key=lambda word: word.stop)
         self._words = links.words[self._first : self._last]
@@ -256,7 +265,9 @@ class _Area:
 
     def text(self) -> str:
         """Return this part of the translation with the markup in the node."""
-        parts, done, links = list[str](), self._start, self._links
+        parts = list[str]()
+        done = self._start
+        links = self._links
         for first, last, _, text in sorted(map(self._place, count(), self._parent.children)):
             parts += [links.escape(links.target[done:first]), text]
             done = max(done, last)
@@ -275,14 +286,16 @@ class _Area:
 
     def _gains(self, start: int, end: int) -> Gains:
         """Return for each word how much more it attends to characters than to the other ones."""
-        parent, chosen = self._parent, slice(self._first, self._last)
+        parent = self._parent
+        chosen = slice(self._first, self._last)
         total = self._links.within(parent.start, parent.end)[chosen]
         return 2 * self._links.within(start, end)[chosen] - total
 
     def _break(self, order: int, node: Node) -> _Placing:
         """Replace a space, after the last break, and before as many words as breaks are to come."""
         self._breaks -= 1
-        least, most = self._broken + 1, len(self._words) - 1 - self._breaks
+        least = self._broken + 1
+        most = len(self._words) - 1 - self._breaks
         if least > most:
             return self._end, self._end, order, node.raw
         self._broken = least + int(self._sums(node.start)[least : most + 1].argmax())

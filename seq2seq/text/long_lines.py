@@ -51,7 +51,8 @@ def _group(
     for word, length in zip(words, lengths, strict=True):
         if length > room and group:
             yield " ".join(group)
-            group, room = [], max_length
+            group = []
+            room = max_length
         if length > MAX_PARTS * max_length:
             yield from islice(_split_word(word, tokenizer, max_length), MAX_PARTS)
             continue

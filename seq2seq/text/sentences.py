@@ -141,7 +141,8 @@ def split_sentences(
     without its full stop) or the number of a label (`Step 1.`), nor before a digit, unless that
     begins a label (`2)`).
     """
-    parts, start = [], 0
+    parts = []
+    start = 0
     ends = _sentence_ends(line, habits)
     for end in islice(ends, together - 1, None, together):
         parts.append(line[start:end].rstrip())
@@ -169,7 +170,8 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
 
     NUMBER among them means that numbers are often written with one, as ordinals are in German.
     """
-    dotted, words = Counter[str](), Counter[str]()
+    dotted = Counter[str]()
+    words = Counter[str]()
     for line in lines:
         words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
         if "." in line[:-1]:
@@ -386,7 +388,8 @@ def _is_number_label(text: str) -> bool:
 
 def _end_of_bullet(word: str) -> int:
     """Return the end of a bullet at the start of a word of a script without spaces."""
-    bullet, letter = word[:1], word[1:2]
+    bullet = word[:1]
+    letter = word[1:2]
     is_bullet = unicodedata.category(bullet) in ("Pd", "Po", "So") and bullet not in OPENING
     return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
 

@@ -316,7 +316,8 @@ class SourceProfile:
 
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
-        notes, text = [], _untagged(line, self.tags)
+        notes = []
+        text = _untagged(line, self.tags)
         if not self.capitals and in_capitals(text):
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
@@ -344,7 +345,8 @@ class SourceProfile:
 
     @cached_property
     def _words_of_sides(self) -> tuple[frozenset[str], frozenset[str]]:
-        src, tgt = frozenset(self.src_words), frozenset(self.tgt_words)
+        src = frozenset(self.src_words)
+        tgt = frozenset(self.tgt_words)
         return src - tgt, tgt - src  # a record of several texts may have words of both
 
 
@@ -469,7 +471,8 @@ def written_words(lines: Sequence[str]) -> list[str]:
     count.
     """
     forms = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
-    counts, best = Counter[str](), dict[str, str]()
+    counts = Counter[str]()
+    best = dict[str, str]()
     for form, count in forms.most_common():
         best.setdefault(form.lower(), form)
         counts[form.lower()] += count
@@ -517,8 +520,10 @@ def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:
     """Return the symbols that occur in lines, and nowhere but at their start, after other tags."""
     if not symbols:
         return []
-    symbol, names = any_of(symbols), set(symbols)
-    tags, elsewhere = dict[str, None](), set[str]()
+    symbol = any_of(symbols)
+    names = set(symbols)
+    tags = dict[str, None]()
+    elsewhere = set[str]()
     for line in lines:
         start = [*takewhile(names.__contains__, line.split(" "))]
         tags.update(dict.fromkeys(start))

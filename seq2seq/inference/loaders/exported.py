@@ -43,7 +43,8 @@ def load_exported(folders: Sequence[Path], options: ModelOptions) -> LoadedModel
 
 
 def _networks(folder: Path, description: Description, size: int, int8: bool) -> Iterator[Network]:
-    sums, read = description.sha256, partial(engine_folder.read_graph, folder)
+    sums = description.sha256
+    read = partial(engine_folder.read_graph, folder)
     for names in description.models:
         files = (names[part] for part in GraphFiles._fields)
         graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))

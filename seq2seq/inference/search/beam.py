@@ -49,7 +49,8 @@ class Beam(Strategy):
 
     def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: ARG002
         groups = spread(slots, self.options.groups)
-        self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
+        self._scores[groups] = -np.inf
+        self._pool.scores[groups] = -np.inf
         self._scores[groups, 0] = 0
         if self._coverage is not None:
             self._coverage[spread(slots, self.options.beam_size)] = 0
@@ -62,7 +63,8 @@ class Beam(Strategy):
             self._coverage = self._coverage[spread(slots, self.options.beam_size)]
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:
-        groups, width = self.options.groups, self.width
+        groups = self.options.groups
+        width = self.width
         best = self._candidates(step, rules)
         if self.options.coverage_penalty and step.attention is not None:
             before = 0 if self._coverage is None else self._coverage
@@ -80,7 +82,8 @@ class Beam(Strategy):
             parents += (np.arange(len(parents)) % groups * self.width)[:, None]
         done |= self.slots.lengths >= self.slots.limits
         shape = len(done), self.options.beam_size
-        tokens, parents = tokens.reshape(shape), parents.reshape(shape)
+        tokens = tokens.reshape(shape)
+        parents = parents.reshape(shape)
         if self._coverage is not None:
             self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
         first = best.scores[:, 0].reshape(-1, groups).max(axis=1)  # of all groups
@@ -145,7 +148,8 @@ class Beam(Strategy):
             for (score, log_prob), length in zip(values, counts, strict=True):
                 if score > -math.inf:
                     ids, of_tokens, rows = (part[number][longest - length :] for part in traced)
-                    start, width = self.slots.starts[slot], self.slots.sources[slot]
+                    start = self.slots.starts[slot]
+                    width = self.slots.sources[slot]
                     attention = self.trail.attention(slot, rows, start, width)
                     found = (*of_tokens, log_prob) if self.options.return_scores else ()
                     lists[-1].append(Hypothesis([*ids, EOS_ID], score, attention, found))
@@ -162,7 +166,8 @@ class DiverseBeam(Beam):
     """
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
-        groups, width = self.options.groups, self.width
+        groups = self.options.groups
+        width = self.width
         count = 2 * width + width * (self.options.beam_size - width)  # penalties demote the latter
         all_groups = self.engine.best(step, self._scores, count)
         before = self._scores.reshape(-1, groups, width)
@@ -195,7 +200,8 @@ class PhraseBeam(Beam):
     """
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:
-        size, phrases = self.options.beam_size, rules.phrases()
+        size = self.options.beam_size
+        phrases = rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
         of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
         places = [

@@ -36,18 +36,21 @@ class Forbidden:
         """
         self._phrases = _Phrases(phrases)
         self._are_words = not vocabulary.has_byte_fallback  # every token is a complete word
-        self._bytes, self._tokens = dict[int, int](), list[str]()
+        self._bytes = dict[int, int]()
+        self._tokens = list[str]()
         for i, token in enumerate(vocabulary.tokens(range(len(vocabulary)))):
             byte = None if self._are_words else byte_of(token)
             text = _NAME.sub(r" \g<0>", token) if byte is None else chr(byte)
             if byte is not None and byte >= 128:  # a part of a character
-                self._bytes[i], text = byte, ""
+                self._bytes[i] = byte
+                text = ""
             self._tokens.append("" if i < FIRST_ID else _AS_SPACE.sub(" ", text))
         self._tokens[UNK_ID] = f" {UNKNOWN}"
         texts = (i for i in range(FIRST_ID, len(self._tokens)) if i not in self._bytes)
         self._ids = sorted(texts, key=self._tokens.__getitem__)
         self._sorted = [self._tokens[i] for i in self._ids]
-        self.after, self.forbidden_tokens = cache(self._after), cache(self._forbidden_tokens)
+        self.after = cache(self._after)
+        self.forbidden_tokens = cache(self._forbidden_tokens)
         self.start: State = self._phrases.after("", " "), b""
 
     def occurs_in(self, text: str) -> bool:

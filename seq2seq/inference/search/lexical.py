@@ -126,7 +126,8 @@ def lexical_of(
 
 def merge(first: Lexical, second: Lexical) -> Lexical:
     """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
-    counts, room = Counter[tuple[tuple[int, ...], bool]](), MAX_TOKENS
+    counts = Counter[tuple[tuple[int, ...], bool]]()
+    room = MAX_TOKENS
     for phrase in (*first.phrases, *second.phrases):
         key = phrase.tokens, phrase.ends_in_letter
         missing = (phrase.times - counts[key]) * len(phrase.tokens)

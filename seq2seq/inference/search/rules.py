@@ -26,7 +26,8 @@ class NextTokens:
 
     def __init__(self, room: int, allowed: Array) -> None:
         """Take the number of tokens that may precede end-of-sentence, and which are allowed [V]."""
-        self.room, self.allowed = room, allowed
+        self.room = room
+        self.allowed = allowed
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
@@ -38,7 +39,8 @@ class NextTokens:
     def allow_only(self, tokens: Tokens) -> None:
         """Allow no tokens but these, as far as they are still allowed."""
         places = np.asarray(tokens, np.int64)
-        before, self.allowed = self.allowed, np.zeros_like(self.allowed)
+        before = self.allowed
+        self.allowed = np.zeros_like(self.allowed)
         self.allowed[places] = before[places]
 
     def forbid(self, tokens: Tokens) -> None:
@@ -259,7 +261,8 @@ class RequirePhrases(Rule):
     """
 
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
-        self.ngram, self.kept_ids = ngram, kept_ids
+        self.ngram = ngram
+        self.kept_ids = kept_ids
 
     def start(self, sentence: Sentence) -> _Required | None:
         lexical = sentence.lexical
@@ -324,7 +327,9 @@ class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
     def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
-        self.rules, self.options, self.slots = rules, options, slots
+        self.rules = rules
+        self.options = options
+        self.slots = slots
         self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
         self.dead_ends = np.zeros(len(slots.limits), bool)  # at the last mask: no token remains
 
@@ -375,7 +380,8 @@ class RuleStates:
 
         No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
         """
-        lengths, limits = self.slots.lengths, self.slots.limits
+        lengths = self.slots.lengths
+        limits = self.slots.limits
         ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END

@@ -148,10 +148,14 @@ class _Batch:
     def __init__(
         self, engine: Engine, queue: _Queue, unfinished: dict[int, Sentence], options: SearchOptions
     ) -> None:
-        self.engine, self.queue, self.options = engine, queue, options
-        self.unfinished, entering = unfinished, list(unfinished.items())
+        self.engine = engine
+        self.queue = queue
+        self.options = options
+        self.unfinished = unfinished
+        entering = list(unfinished.items())
         count = engine.slots(queue.width, options.beam_size, len(entering))
-        self.slots, self.trail = Slots(count), Trail()
+        self.slots = Slots(count)
+        self.trail = Trail()
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
@@ -193,7 +197,8 @@ class _Batch:
         self._check_finite(choice.best, busy & ~dead_ends)
         attention = step.attention if self.options.return_attention else None
         self.trail.append(choice, attention)
-        self.ids, self.rows = choice.tokens.ravel(), step.rows
+        self.ids = choice.tokens.ravel()
+        self.rows = step.rows
         if choice.parents is None:
             self.rules.advance(choice.tokens, np.zeros_like(choice.tokens), choice.log_probs)
         else:
@@ -201,7 +206,8 @@ class _Batch:
             self.rules.advance(choice.tokens, choice.parents, choice.log_probs)
         done = choice.done & busy | dead_ends
         slots.dead_ends |= dead_ends
-        slots.ends[done], slots.limits[done] = self.trail.end, 0
+        slots.ends[done] = self.trail.end
+        slots.limits[done] = 0
         self.rules.end(np.flatnonzero(done).tolist())
 
     def _check_finite(self, values: Array, busy: Array) -> None:
@@ -241,7 +247,8 @@ class _Batch:
                 self.waiting.extend(enumerate(taken))
             number = min(len(free), len(self.waiting))
             rows, entering = zip(*(self.waiting.popleft() for _ in range(number)), strict=True)
-            into, free = free[:number], free[number:]
+            into = free[:number]
+            free = free[number:]
             self.rows = self.engine.put(self.rows, into, self.encoded, np.array(rows))
             self.ids[spread(into, self.options.beam_size)] = BOS_ID
             self._begin(into, entering)

@@ -93,7 +93,8 @@ class Slots:
         self.sentences[slots] = [number for number, _ in entering]
         self.limits[slots] = [sentence.limit for _, sentence in entering]
         self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
-        self.lengths[slots], self.starts[slots] = 0, step
+        self.lengths[slots] = 0
+        self.starts[slots] = step
         self.dead_ends[slots] = False
 
     def keep(self, slots: Array) -> None:

@@ -75,7 +75,8 @@ class Trail:
 
     def make_room(self, oldest: int) -> None:
         """Make room for a step, in place of those before the step `oldest`."""
-        dropped, used = oldest - self.first, self.end - oldest
+        dropped = oldest - self.first
+        used = self.end - oldest
         if dropped + used == len(self._parts["tokens"]):
             for name, part in self._parts.items():
                 free = np.zeros_like(part[: max(dropped, used)])
@@ -119,7 +120,10 @@ class Strategy(ABC):
     """Choice of continuations, with a state for each slot."""
 
     def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
-        self.engine, self.options, self.slots, self.trail = engine, options, slots, trail
+        self.engine = engine
+        self.options = options
+        self.slots = slots
+        self.trail = trail
 
     def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: B027
         """Reset the state of slots that sentences enter, if there is one."""
@@ -141,7 +145,8 @@ class Greedy(Strategy):
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:  # noqa: ARG002
         best = self._next(step)
-        values, tokens = best.log_probs[:, 0], best.tokens[:, 0]
+        values = best.log_probs[:, 0]
+        tokens = best.tokens[:, 0]
         done = tokens == EOS_ID
         stuck = (self.slots.lengths >= self.slots.limits) & ~done  # end-of-sentence alone may be
         checked = np.where(stuck, np.float32(-np.inf), values) if stuck.any() else values
@@ -152,7 +157,8 @@ class Greedy(Strategy):
         return self.engine.best(step, np.zeros((len(self.slots.lengths), 1), np.float32), 1)
 
     def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        starts, ends = self.slots.starts[slots], self.slots.ends[slots]
+        starts = self.slots.starts[slots]
+        ends = self.slots.ends[slots]
         norms = length_penalty(ends - starts, self.options.length_penalty)
         columns = zip(slots, starts.tolist(), ends.tolist(), norms.tolist(), strict=True)
         dead_ends = self.slots.dead_ends[slots]

@@ -27,7 +27,9 @@ class NameDetector:
         capitalised: Mapping[str, int],
         symbols: Iterable[str] = (),
     ) -> None:
-        self._names, self._lower, self._capitalised = names, lower, capitalised
+        self._names = names
+        self._lower = lower
+        self._capitalised = capitalised
         self._symbol = any_of(symbols)
 
     def names_in(self, line: str) -> list[SourceWord]:

@@ -48,8 +48,10 @@ class NameMiner:
         self.counts = count_cases(src)
         self.sounds = SoundModel()
         self._endings: Counter[str] = Counter()
-        self._src, self._tgt = src, tgt
-        lower, capitalised = self.counts.lower, self.counts.capitalised
+        self._src = src
+        self._tgt = tgt
+        lower = self.counts.lower
+        capitalised = self.counts.capitalised
         names = (name for name, _ in capitalised.most_common() if name.lower() not in lower)
         self._occurrences = self._find_occurrences(names, MAX_OCCURRENCES)
         letters = Counter("".join(self._occurrences).lower())
@@ -132,7 +134,8 @@ class NameMiner:
         letters = name.lower()
         chance = sum(self._letters.get(letter, -4.0) for letter in letters)
         units = units_of(word)[: 2 * len(letters) + 2]
-        stems, end = [], 0
+        stems = []
+        end = 0
         scores = self.sounds.prefix_scores(letters, units)
         for unit, score in zip(units, scores[1:], strict=True):
             end += len(unit)

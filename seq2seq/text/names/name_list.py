@@ -18,7 +18,8 @@ def read_names(path: Path) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        place, text = f"{path}:{number}", normalized(line).strip()
+        place = f"{path}:{number}"
+        text = normalized(line).strip()
         words = [match[0] for match in target_words(text)]
         others = {character for character in text if not is_letter(character)}
         if not is_blank(text) and (not words or others - _BETWEEN):

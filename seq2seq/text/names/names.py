@@ -110,7 +110,8 @@ class Names:
         if initials is None or not initials[0].isupper():
             return word
         first, *further = [letter for letter in initials[0] if letter.isalpha()]
-        lower, capitalised = self.content["lower"], self.content["capitalised"]
+        lower = self.content["lower"]
+        capitalised = self.content["capitalised"]
         count = max(lower.get(first.lower(), 0), capitalised.get(first, 0))
         if not further and initials.start() and count >= FREQUENT:
             return word
@@ -150,7 +151,8 @@ class Names:
         return self._masked[src, tgt]
 
     def _mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
-        src, tgt = name_words.without_placeholders(src), name_words.without_placeholders(tgt)
+        src = name_words.without_placeholders(src)
+        tgt = name_words.without_placeholders(tgt)
         words = self._detector.names_in(src)
         if not words:
             return src, tgt
@@ -235,7 +237,8 @@ class Names:
         """
         for mark in name_words.placeholders_in(text):
             before, _, after = text.partition(mark)
-            end, space = _ending(after), " " if before and is_letter(before[-1]) else ""
+            end = _ending(after)
+            space = " " if before and is_letter(before[-1]) else ""
             name = masked.names[mark]
             spelling = masked.given.get(mark) or self.spelling(name)
             words = () if mark in masked.given else name.split(" ")
@@ -245,7 +248,8 @@ class Names:
 
     def spellings(self, masked: Masked) -> dict[str, str]:
         """Return the spellings of names by placeholder."""
-        names, given = masked.names, masked.given
+        names = masked.names
+        given = masked.given
         return {mark: given.get(mark) or self.spelling(name) for mark, name in names.items()}
 
     @cached_property
@@ -278,7 +282,8 @@ def learn_names(
     if symbols:
         src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)
-    pairs, counts = miner.mine(), miner.counts
+    pairs = miner.mine()
+    counts = miner.counts
     if len(pairs) < MIN_NAMES:
         raise UserError(
             f"vocabulary.names: found {len(pairs)} names of similar sound in both languages of the "

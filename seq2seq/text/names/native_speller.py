@@ -29,7 +29,8 @@ ALTERNATIVES = 30  # spellings whose probabilities sum to 1
 _ALPHABET = 100  # units, for smoothing
 _FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
-_LONG_VOWEL, _ENGLISH_VOWEL = 2.3, 2.8
+_LONG_VOWEL = 2.3
+_ENGLISH_VOWEL = 2.8
 _INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
 _INHERENT, _FINAL_INHERENT = 0.8, 0.005  # probabilities that an inherent vowel is written
 _USUAL = 0.3  # least probability of the second romanization of a unit
@@ -39,7 +40,8 @@ _CONSONANTS: Mapping[str, dict[str, float]] = _ROMANIZATION["consonants"]
 _NASALS = ("SIGN ANUSVARA", "SIGN CANDRABINDU")
 _LABIALS = ("P", "PH", "B", "BH", "M")
 _JOINERS = {"\u200c", "\u200d"}
-START, END = "<s>", "</s>"
+START = "<s>"
+END = "</s>"
 Symbol = Hashable
 History = tuple[Symbol, ...]
 
@@ -55,7 +57,8 @@ class NgramModel:
     """
 
     def __init__(self, order: int, size: int) -> None:
-        self.order, self._size = order, size
+        self.order = order
+        self._size = size
         self._counts: dict[History, dict[Symbol, float]] = {}
         self._totals: dict[History, float] = {}
         self._probs: dict[tuple[History, Symbol], float] = {}
@@ -93,7 +96,8 @@ class NgramModel:
 
     def log_prob(self, symbols: Sequence[Symbol]) -> float:
         """Return the log-probability of a sequence, its end included."""
-        history, total = self.start, 0.0
+        history = self.start
+        total = 0.0
         for symbol in (*symbols, END):
             total += math.log(self.prob(history, symbol))
             history = self.next(history, symbol)
@@ -204,7 +208,8 @@ def _sound_of(unit: Unit) -> _Sound:
     letter = name.removeprefix("LETTER ")
     is_consonant = name != letter and letter not in _VOWELS and " " not in letter
     consonant = letter[:-1] if is_consonant and letter.endswith("A") else ""
-    vowel, is_nasal = letter.removeprefix("VOWEL SIGN "), name in _NASALS
+    vowel = letter.removeprefix("VOWEL SIGN ")
+    is_nasal = name in _NASALS
     return _Sound(script, consonant, vowel, name.startswith("VOWEL SIGN "), is_nasal)
 
 

@@ -90,7 +90,8 @@ class SoundModel:
         for word, units in pairs:
             for link in self.align(word, units) or ():
                 counts[link.unit][link.chunk] += 1
-        self._counts, self._log_probs = dict(counts), {}
+        self._counts = dict(counts)
+        self._log_probs = {}
 
     def log_prob(self, chunk: Chunk, unit: Unit) -> float:
         """Return the log-probability of letters given a unit, smoothed by the prior."""
@@ -113,7 +114,8 @@ class SoundModel:
 
     def align(self, word: str, units: Sequence[Unit]) -> list[Link] | None:
         """Return the best alignment of a word with all units, or None if there is none."""
-        columns, end = self._columns(word, units), len(word)
+        columns = self._columns(word, units)
+        end = len(word)
         if end not in columns[-1]:
             return None
         links = []

@@ -40,9 +40,13 @@ from seq2seq.text.names.sounds import (
 
 BEAM = 12
 # least probabilities of a reliable spelling: by two models, by the joint one, of a listed name
-RELIABLE, RELIABLE_ALONE, RELIABLE_LISTED = 0.8, 0.95, 0.95
+RELIABLE = 0.8
+RELIABLE_ALONE = 0.95
+RELIABLE_LISTED = 0.95
 _LISTED = 8.0  # factor of a listed name
-_ORDER, _LM_ORDER, _LETTER_ORDER = 3, 5, 4
+_ORDER = 3
+_LM_ORDER = 5
+_LETTER_ORDER = 4
 _LINKS, _UNITS, _LETTERS = 3000, 100, 30  # sizes of the alphabets, for smoothing
 _LM_WEIGHT = 0.6
 _NAME_WEIGHT = 3.0  # of a name in the language model, relative to another word
@@ -74,7 +78,8 @@ class Speller:
 
         `loans`: further words of the source and their spellings, which are transliterated alike.
         """
-        self._words, self._listed = frozenset(words), frozenset(names)
+        self._words = frozenset(words)
+        self._listed = frozenset(names)
         self._sounds = SoundModel()
         self.native = NativeSpeller(words, names)
         self._units: dict[str, list[str]] = defaultdict(list)
@@ -114,7 +119,8 @@ class Speller:
         is no word of the target, to which they are biased, or if it is listed and clearly the best.
         None for unknown letters.
         """
-        as_foreign, as_native = self.as_foreign(name), self.native.spellings(name)
+        as_foreign = self.as_foreign(name)
+        as_native = self.native.spellings(name)
         spellings = self._mixture(name, as_foreign, as_native)
         if not spellings:
             return None

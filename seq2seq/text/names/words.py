@@ -39,8 +39,10 @@ def source_words(line: str) -> list[SourceWord]:
     words: list[SourceWord] = []
     last_end = 0
     for match in _patterns()[0].finditer(line):
-        start, text = match.start(), _POSSESSIVE.sub("", match[0]) or match[0]
-        between, initial = line[last_end:start], not words
+        start = match.start()
+        text = _POSSESSIVE.sub("", match[0]) or match[0]
+        between = line[last_end:start]
+        initial = not words
         if words and _SENTENCE_END.search(between):  # unless a full stop belongs to the word: `Dr.`
             before = words[-1].text
             is_title = between.strip() == "." and before[0].isupper() and is_shortened(before)
@@ -91,7 +93,8 @@ class CaseCounts(NamedTuple):
 
 def count_cases(lines: Sequence[str]) -> CaseCounts:
     """Count the words of source lines by case; lines in capitals do not count."""
-    lower, capitalised = Counter[str](), Counter[str]()
+    lower = Counter[str]()
+    capitalised = Counter[str]()
     for line in lines:
         for word in () if line.isupper() else source_words(line):
             if word.capitalised:
