@@ -64,51 +64,56 @@ class Beam(Strategy):
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:
         groups = self.options.groups
-        width = self.width
-        best = self._candidates(step, rules)
+        candidates = self._candidates(step, rules)
         if self.options.coverage_penalty and step.attention is not None:
-            before = 0 if self._coverage is None else self._coverage
-            self._coverage = before + step.attention
-        ends = best.tokens == EOS_ID
+            coverage = 0 if self._coverage is None else self._coverage
+            self._coverage = coverage + step.attention
+        is_eos = candidates.tokens == EOS_ID
         lengths = np.maximum(self.slots.lengths, 1)  # empty slots have 0
-        norms = strategies.length_penalty(lengths, self.options.length_penalty).astype(np.float32)
-        norms = norms.repeat(groups) if groups > 1 else norms
-        if len(ended := np.flatnonzero(ends[:, :width].any(axis=1))):
-            self._add_to_pool(ended, best, ends, norms)
-        self._scores, parents, tokens, log_probs = self._extended(best, ends, ended)
-        done = self._pool.scores[:, -1] >= self._scores[:, 0] / norms
+        penalties = strategies.length_penalty(lengths, self.options.length_penalty)
+        length_norms = penalties.astype(np.float32)
         if groups > 1:
-            done = np.logical_and.reduce(done.reshape(-1, groups), axis=1)
+            length_norms = length_norms.repeat(groups)
+        ending_groups = np.flatnonzero(is_eos[:, : self.width].any(axis=1))
+        if len(ending_groups):
+            self._add_to_pool(ending_groups, candidates, is_eos, length_norms)
+        self._scores, parents, tokens, log_probs = self._extended(candidates, is_eos, ending_groups)
+        is_done = self._pool.scores[:, -1] >= self._scores[:, 0] / length_norms
+        if groups > 1:
+            is_done = np.logical_and.reduce(is_done.reshape(-1, groups), axis=1)
             parents += (np.arange(len(parents)) % groups * self.width)[:, None]
-        done |= self.slots.lengths >= self.slots.limits
-        shape = len(done), self.options.beam_size
+        is_done |= self.slots.lengths >= self.slots.limits
+        shape = len(is_done), self.options.beam_size
         tokens = tokens.reshape(shape)
         parents = parents.reshape(shape)
         if self._coverage is not None:
             self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
-        first = best.scores[:, 0].reshape(-1, groups).max(axis=1)  # of all groups
-        return Selection(tokens, parents, log_probs.reshape(shape), first, done)
+        best_scores = candidates.scores[:, 0].reshape(-1, groups).max(axis=1)  # of all groups
+        return Selection(tokens, parents, log_probs.reshape(shape), best_scores, is_done)
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         """Return the best continuations of each group: [B G, 2 W]."""
         return self.engine.best(step, self._scores, 2 * self.width)
 
-    def _add_to_pool(self, groups: Array, best: Best, ends: Array, norms: Array) -> None:
+    def _add_to_pool(
+        self, groups: Array, candidates: Best, is_eos: Array, length_norms: Array
+    ) -> None:
         """Move those of the W best candidates that end to the pool, with their final score."""
         width = self.width
-        parents = best.parents[groups, :width]
-        scores = np.where(ends[groups, :width], best.scores[groups, :width], np.float32(-np.inf))
-        scores = scores / norms[groups, None]
-        of_slot = parents + groups[:, None] % self.options.groups * width
+        parents = candidates.parents[groups, :width]
+        sums = candidates.scores[groups, :width]
+        scores = np.where(is_eos[groups, :width], sums, np.float32(-np.inf))
+        scores = scores / length_norms[groups, None]
+        hypotheses = parents + groups[:, None] % self.options.groups * width  # of the slot
         if self._coverage is not None:
             slots = groups // self.options.groups
-            coverage = self._coverage[slots[:, None] * self.options.beam_size + of_slot]
+            coverage = self._coverage[slots[:, None] * self.options.beam_size + hypotheses]
             lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
             scores = scores + strategies.coverage_penalty(
                 coverage, lengths, self.options.coverage_penalty
             )
         steps = np.full(parents.shape, self.trail.end)
-        new = Pool(scores, steps, of_slot, best.log_probs[groups, :width])
+        new = Pool(scores, steps, hypotheses, candidates.log_probs[groups, :width])
         joined = [
             np.concatenate([old[groups], part], axis=1)
             for old, part in zip(self._pool, new, strict=True)
@@ -117,13 +122,13 @@ class Beam(Strategy):
         for pool, part in zip(self._pool, chosen_by(order, *joined), strict=True):
             pool[groups] = part
 
-    def _extended(self, best: Best, ends: Array, ended: Array) -> tuple[Array, ...]:
+    def _extended(self, candidates: Best, is_eos: Array, ending_groups: Array) -> tuple[Array, ...]:
         """Return scores, parents, tokens and log-probabilities of the W best that do not end."""
-        parts = best.scores, best.parents, best.tokens, best.log_probs
+        parts = candidates.scores, candidates.parents, candidates.tokens, candidates.log_probs
         chosen = tuple(part[:, : self.width].copy() for part in parts)
-        groups = ended if self.options.groups == 1 else np.arange(len(ends))
+        groups = ending_groups if self.options.groups == 1 else np.arange(len(is_eos))
         if len(groups):
-            scores = np.where(ends[groups], np.float32(-np.inf), best.scores[groups])
+            scores = np.where(is_eos[groups], np.float32(-np.inf), candidates.scores[groups])
             order = descending(scores)[:, : self.width]
             reordered = chosen_by(order, scores, *(part[groups] for part in parts[1:]))
             for into, part in zip(chosen, reordered, strict=True):

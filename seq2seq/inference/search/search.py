@@ -163,7 +163,9 @@ class _Batch:
         self.rows = engine.spread(self.encoded, options.beam_size, _step_options(kind, options))
         self.ids = np.full(count * options.beam_size, BOS_ID)
         self._begin(np.arange(len(entering)), entering)
-        self.waiting: deque[tuple[int, Entry]] = deque()  # for a slot, with their encoded rows
+        self.encoded_entries = deque[
+            tuple[int, Entry]
+        ]()  # for a slot, with their rows of `encoded`
 
     def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
@@ -186,77 +188,86 @@ class _Batch:
             self.rules.begin(slot, sentence)
 
     def _step(self) -> None:
+        """Advance all hypotheses by one token, and free the slots whose sentence is done."""
         cancellation.check_cancelled()
         slots = self.slots
         step = self.engine.step(self.rows, self.ids)
         self.engine.mask(step, self.rules.mask(step))
-        busy = slots.limits > 0
-        slots.lengths += busy
-        choice = self.strategy.choose(step, self.rules)
-        dead_ends = self.rules.dead_ends & busy
-        self._check_finite(choice.best, busy & ~dead_ends)
+        is_busy = slots.limits > 0
+        slots.lengths += is_busy
+        selection = self.strategy.choose(step, self.rules)
+        dead_ends = self.rules.dead_ends & is_busy
+        self._check_finite(selection.best_scores, is_busy & ~dead_ends)
         attention = step.attention if self.options.return_attention else None
-        self.trail.append(choice, attention)
-        self.ids = choice.tokens.ravel()
+        self.trail.append(selection, attention)
+        self.ids = selection.tokens.ravel()
         self.rows = step.rows
-        if choice.parents is None:
-            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens), choice.log_probs)
+        parents = selection.parents
+        if parents is None:
+            parents = np.zeros_like(selection.tokens)
         else:
-            self.rows = self.engine.select(self.rows, rows_of(choice.parents).ravel())
-            self.rules.advance(choice.tokens, choice.parents, choice.log_probs)
-        done = choice.done & busy | dead_ends
+            self.rows = self.engine.select(self.rows, rows_of(parents).ravel())
+        self.rules.advance(selection.tokens, parents, selection.log_probs)
+        is_done = selection.is_done & is_busy | dead_ends
         slots.dead_ends |= dead_ends
-        slots.ends[done] = self.trail.end
-        slots.limits[done] = 0
-        self.rules.end(np.flatnonzero(done).tolist())
+        slots.ends[is_done] = self.trail.end
+        slots.limits[is_done] = 0
+        self.rules.end(np.flatnonzero(is_done).tolist())
 
-    def _check_finite(self, values: Array, busy: Array) -> None:
-        """Raise NonFiniteError if the best value of a slot [B] that holds a sentence is not finite.
+    def _check_finite(self, best_scores: Array, is_busy: Array) -> None:
+        """Raise NonFiniteError if the best score of a slot [B] that holds a sentence is not finite.
 
         No comparison orders nan, and a sentence without a possible token would never end, unless
         rules left none.
         """
-        undefined = busy & ~np.isfinite(values)
-        if undefined.any():
-            slot = undefined.argmax()
-            raise NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
+        is_undefined = is_busy & ~np.isfinite(best_scores)
+        if is_undefined.any():
+            slot = is_undefined.argmax()
+            raise NonFiniteError(int(self.slots.sentences[slot]), float(best_scores[slot]))
 
     def _pop(self) -> Iterator[Found]:
         """Yield the sentences that are done, and fill their slots, once these are enough."""
         slots = self.slots
-        free = np.flatnonzero(slots.limits == 0)
-        busy = len(slots.limits) - len(free)
-        if not busy or len(free) >= max(1, len(slots.limits) // REFILL):
-            done = free[slots.sentences[free] >= 0].tolist()
-            lists = self.strategy.hypotheses(done) if done else []
-            yield from zip(slots.sentences[done].tolist(), lists, strict=True)
-            slots.sentences[done] = -1
-            self._fill(free)
+        free_slots = np.flatnonzero(slots.limits == 0)
+        is_over = len(free_slots) == len(slots.limits)
+        if is_over or len(free_slots) >= max(1, len(slots.limits) // REFILL):
+            ended = free_slots[slots.sentences[free_slots] >= 0].tolist()
+            lists = self.strategy.hypotheses(ended) if ended else []
+            yield from zip(slots.sentences[ended].tolist(), lists, strict=True)
+            slots.sentences[ended] = -1
+            self._fill(free_slots)
         oldest = slots.starts[slots.sentences >= 0].min(initial=self.trail.end)
         self.trail.make_room(int(oldest))
 
-    def _fill(self, free: Array) -> None:
+    def _fill(self, free_slots: Array) -> None:
         """Start the next sentences in free slots; drop those slots that are not needed."""
-        while len(free):
-            if not self.waiting:
-                count = min(len(self.slots.limits), max(len(free), self.queue.share))
-                if not (taken := self.queue.take(count)):
-                    break
-                self.unfinished.update(taken)
-                self.encoded = self._encode(taken)
-                self.waiting.extend(enumerate(taken))
-            number = min(len(free), len(self.waiting))
-            rows, entering = zip(*(self.waiting.popleft() for _ in range(number)), strict=True)
-            into = free[:number]
-            free = free[number:]
-            self.rows = self.engine.put(self.rows, into, self.encoded, np.array(rows))
-            self.ids[spread(into, self.options.beam_size)] = BOS_ID
-            self._begin(into, entering)
-        busy = len(self.slots.limits) - len(free)
+        while len(free_slots):
+            if not self.encoded_entries and not self._encode_next(len(free_slots)):
+                break
+            number = min(len(free_slots), len(self.encoded_entries))
+            next_entries = [self.encoded_entries.popleft() for _ in range(number)]
+            rows, entries = zip(*next_entries, strict=True)
+            slots = free_slots[:number]
+            free_slots = free_slots[number:]
+            self.rows = self.engine.put(self.rows, slots, self.encoded, np.array(rows))
+            self.ids[spread(slots, self.options.beam_size)] = BOS_ID
+            self._begin(slots, entries)
+        busy = len(self.slots.limits) - len(free_slots)
         needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy, 1))
         if busy and needed < len(self.slots.limits):
             used = np.flatnonzero(self.slots.limits > 0)
-            self._keep(np.concatenate([used, free])[:needed])
+            self._keep(np.concatenate([used, free_slots])[:needed])
+
+    def _encode_next(self, free: int) -> bool:
+        """Encode the next sentences of the queue, for free slots at least; False if it is empty."""
+        count = min(len(self.slots.limits), max(free, self.queue.share))
+        entries = self.queue.take(count)
+        if not entries:
+            return False
+        self.unfinished.update(entries)
+        self.encoded = self._encode(entries)
+        self.encoded_entries.extend(enumerate(entries))
+        return True
 
     def _keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""

@@ -47,8 +47,8 @@ class Selection(NamedTuple):
     tokens: Array  # [B, K]
     parents: Array | None  # [B, K], within a slot; None: each continues itself
     log_probs: Array  # [B, K] of the tokens, nats
-    best: Array  # [B], the best score before the choice, to be finite
-    done: Array  # [B]
+    best_scores: Array  # [B], before the choice, to be finite
+    is_done: Array  # [B]
 
 
 class Trail:
@@ -145,12 +145,12 @@ class Greedy(Strategy):
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:  # noqa: ARG002
         best = self._next(step)
-        values = best.log_probs[:, 0]
-        tokens = best.tokens[:, 0]
-        done = tokens == EOS_ID
-        stuck = (self.slots.lengths >= self.slots.limits) & ~done  # end-of-sentence alone may be
-        checked = np.where(stuck, np.float32(-np.inf), values) if stuck.any() else values
-        return Selection(best.tokens, None, best.log_probs, checked, done)
+        best_scores = best.log_probs[:, 0]
+        is_done = best.tokens[:, 0] == EOS_ID
+        is_stuck = (self.slots.lengths >= self.slots.limits) & ~is_done  # only EOS may follow
+        if is_stuck.any():
+            best_scores = np.where(is_stuck, np.float32(-np.inf), best_scores)
+        return Selection(best.tokens, None, best.log_probs, best_scores, is_done)
 
     def _next(self, step: EngineStep) -> Best:
         """Return the next token of each hypothesis: [N, 1]."""
