@@ -78,7 +78,7 @@ def link_problems(page: Path) -> Iterator[str]:
         except (OSError, LookupError) as error:
             yield f"[`{link.label}`]: {error}"
             continue
-        if not f".{_anchor(link.path(page), link.name)}".endswith(f".{link.label}"):
+        if not f".{_dotted(link.path(page), link.name)}".endswith(f".{link.label}"):
             yield f"[`{link.label}`]: leads to {link.name}"
         if link.label not in labels:
             yield f"[`{link.label}`]: is not used"
@@ -124,9 +124,13 @@ def _definition(scope: ast.AST, name: str, fault: str) -> ast.stmt:
     raise LookupError(fault)
 
 
-def _anchor(path: Path, name: str) -> str:
+def _dotted(path: Path, name: str) -> str:
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     return f"{module}.{name}"
+
+
+def _anchor(path: Path, name: str) -> str:
+    return _dotted(path, name).replace("_", "-")  # underscores are emphasis in Markdown
 
 
 def _as_code(source: str) -> str:

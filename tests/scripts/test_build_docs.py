@@ -302,7 +302,7 @@ def test_a_link_to_a_function_leads_to_its_source_on_the_site() -> None:
 
     text = "See [`source_of`].\n\n[`source_of`]: ../../scripts/documentation/sources.py#source_of\n"
     page = link_sources(text, ROOT / "docs/explanation/page.md", "../reference/source.md")
-    anchor = "scripts.documentation.sources.source_of"
+    anchor = "scripts.documentation.sources.source-of"
     assert page == f"See [`source_of`](../reference/source.md#{anchor}).\n\n"
 
 
