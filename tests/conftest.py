@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases.tiers import quick_values
 from hypothesis import HealthCheck, settings
-from tiers import quick_values
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -23,7 +23,7 @@ from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.runtime.console import console
 
 if TYPE_CHECKING:
-    from served import Served
+    from cases.server import Served
 
     from seq2seq.data.padding import Batch
     from seq2seq.tools.serving.service import LanguagePairs
@@ -272,7 +272,7 @@ def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
 @pytest.fixture(scope="session")
 def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
     """Start a server with the defaults; tests must not change its state."""
-    from served import serve
+    from cases.server import serve
 
     with serve(tiny_pairs) as found:
         yield found

@@ -10,9 +10,16 @@ from unittest import mock
 
 import pytest
 import torch
+from cases.simulated_device import (
+    DEVICE,
+    CpuOnly,
+    DeviceMismatch,
+    Float64,
+    SimulatedTensor,
+    simulated,
+)
+from cases.tiers import one_quick
 from conftest import DECODERS, tiny_config, toy_pairs
-from simulated_device import DEVICE, CpuOnly, DeviceMismatch, Float64, SimulatedTensor, simulated
-from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.__main__ import main

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases.models import Case, make_model
 from conftest import take_step
 from engines.test_captured import SEARCHES, requests
-from model_cases import Case, make_model
 from torch import Tensor
 
 from seq2seq.config.schema import load_config

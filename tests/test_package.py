@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 import seq2seq
 from seq2seq.__main__ import GROUPS

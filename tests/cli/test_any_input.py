@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import pytest
 import regex  # dependency of sacrebleu
-from fuzz_lines import KINDS, fuzz_lines
-from growth import LINEAR, growth
+from cases.growth import LINEAR, growth
+from cases.random_lines import KINDS, fuzz_lines
+from cases.tiers import quick_values
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiers import quick_values
 
 from seq2seq.__main__ import main
 from seq2seq.inference.translator import Translator

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.cli.input import LineReport, numbered

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 import yaml
-from processes import project_environment
+from cases.environment import project_environment
+from cases.tiers import one_quick
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.cli.arguments import frozen_objects

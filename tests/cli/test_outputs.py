@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import project_environment
-from tiers import one_quick
+from cases.environment import project_environment
+from cases.tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.cli import input as input_lines

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cases.tiers import one_quick
 from conftest import write_small_corpus
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.__main__ import main
 

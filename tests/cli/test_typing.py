@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from processes import project_environment
+from cases.environment import project_environment
 
 pytest.importorskip("readline")
 UP, CTRL_C, CTRL_D, LEFT = b"\x1b[A", b"\x03", b"\x04", b"\x1b[D"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from config_cases import MINIMAL
+from cases.configs import MINIMAL
+from cases.tiers import one_quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import one_quick
 
 from seq2seq.config.document import read_document
 from seq2seq.config.fields import Section, section_class, show_flow

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from config_cases import MINIMAL
+from cases.configs import MINIMAL
 
 from seq2seq.config.schema import (
     Config,

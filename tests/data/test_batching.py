@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import one_quick
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data import batching as module

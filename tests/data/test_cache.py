@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cache_cases import (
+from cases.cached_data import (
     LONGEST,
     VOCABULARY,
     Built,
@@ -29,11 +29,11 @@ from cache_cases import (
     read_into_memory,
     write_files,
 )
+from cases.environment import project_environment
+from cases.tiers import one_quick
 from conftest import run_until_killed, toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import project_environment
-from tiers import one_quick
 
 import scaling
 from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cache_cases import (
+from cases.cached_data import (
     LONGEST,
     VOCABULARY,
     Built,

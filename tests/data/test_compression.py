@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.runtime.errors import UserError
 from seq2seq.text.text_files import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from cases.sentencepiece_models import trained
 from conftest import toy_pairs
-from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import (

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases.sentencepiece_models import trained
 from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.padding import alignment_targets, text_words, word_numbers

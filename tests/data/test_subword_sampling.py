@@ -8,9 +8,9 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from cases.tiers import one_quick
 from conftest import toy_pairs
 from sentencepiece import SentencePieceProcessor
-from tiers import one_quick
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.batching import encode_pairs, sampled_pairs

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from cases.toy_names import name_pairs, some_names
 from conftest import toy_pairs, toy_words
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from name_cases import name_pairs, some_names
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from cases.environment import project_environment
 from conftest import VOWELS, toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from processes import project_environment
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import Case, make_copying_model, make_model
-from searching import check_other_kernels
-from simulated_device import DEVICE, simulated
-from tiers import one_quick
+from cases.models import Case, make_copying_model, make_model
+from cases.searches import check_other_kernels
+from cases.simulated_device import DEVICE, simulated
+from cases.tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import Model, TorchEngine

@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 import onnx
 import pytest
-from model_cases import Case, S, V, make_model
+from cases.models import Case, S, V, make_model
 from onnx import NodeProto, helper, numpy_helper
 
 from seq2seq.engines.engine import GraphFiles

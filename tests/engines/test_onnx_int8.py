@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     LENGTHS,
     ONE_OF_EACH,
     PAIRWISE,
@@ -22,9 +22,9 @@ from model_cases import (
     make_model,
     randomize,
 )
+from cases.tiers import one_quick
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
-from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx import network

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     LENGTHS,
     PAIRWISE,
     SRC,
@@ -26,8 +26,8 @@ from model_cases import (
     make_model,
     randomize,
 )
+from cases.tiers import one_quick
 from numpy.typing import NDArray
-from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx.graph import Graph

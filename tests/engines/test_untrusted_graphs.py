@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from model_cases import CASES, Case, S, V, make_model
+from cases.models import CASES, Case, S, V, make_model
+from cases.tiers import one_quick
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tiers import one_quick
 
 from seq2seq.config.schema import read_config_file
 from seq2seq.engines.engine import GraphFiles

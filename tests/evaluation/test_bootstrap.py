@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from cases.tiers import one_quick
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import _bootstrap_resample
-from tiers import one_quick
 
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Resamples

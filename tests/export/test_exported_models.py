@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases.random_lines import fuzz_lines
+from cases.tiers import one_quick, quick_values
+from cases.toy_names import name_pairs, some_names
 from conftest import DECODERS, tiny_config, toy_pairs, toy_words
-from fuzz_lines import fuzz_lines
-from name_cases import name_pairs, some_names
-from tiers import one_quick, quick_values
 
 from seq2seq.config.corpora import NamesConfig
 from seq2seq.config.schema import Config

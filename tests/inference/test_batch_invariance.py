@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from invariance import check_batch_invariance
-from oracle import CPU
-from random_models import MAKERS, model_of, random_sources, same
-from searching import check_lists, requests_of
-from tiers import one_quick
+from cases.batch_invariance import check_batch_invariance
+from cases.oracle import CPU
+from cases.random_models import MAKERS, model_of, random_sources, same
+from cases.searches import check_lists, requests_of
+from cases.tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.onnx.engine import OnnxEngine

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

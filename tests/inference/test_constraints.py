@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_against, check_ranking
-from prefixes import CHOICES, begins, forced
-from random_models import MAKERS, VOCABULARY_SIZE, random_model, random_sources, same
-from searching import requests_of, row_search, search
-from tiers import one_quick, quick_values
+from cases.oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_against, check_ranking
+from cases.prefix_automata import CHOICES, begins, forced
+from cases.random_models import MAKERS, VOCABULARY_SIZE, random_model, random_sources, same
+from cases.searches import requests_of, row_search, search
+from cases.tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END, Mask

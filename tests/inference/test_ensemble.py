@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from searching import HostNetwork, check_lists, requests_of
+from cases.searches import HostNetwork, check_lists, requests_of
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from random_models import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
-from searching import host_engine, search
-from tiers import quick_values
+from cases.random_models import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
+from cases.searches import host_engine, search
+from cases.tiers import quick_values
 
 from seq2seq.data.padding import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cases.random_lines import fuzz_lines
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from fuzz_lines import fuzz_lines
-from tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import CPU, Oracle
-from searching import search
+from cases.oracle import CPU, Oracle
+from cases.searches import search
 
 from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.engines.engine import Engine, Sampling

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.batch_invariance import check_batch_invariance
+from cases.oracle import CPU, MAY_FOLLOW, SOURCES, Oracle, all_hypotheses, ask, check_ranking
+from cases.prefix_automata import forced
+from cases.random_models import MAKERS, random_sources
+from cases.searches import requests_of, row_search, search
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from invariance import check_batch_invariance
-from oracle import CPU, MAY_FOLLOW, SOURCES, Oracle, all_hypotheses, ask, check_ranking
-from prefixes import forced
-from random_models import MAKERS, random_sources
-from searching import requests_of, row_search, search
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from name_cases import name_pairs, some_names, spelled
-from tiers import one_quick
+from cases.tiers import one_quick
+from cases.toy_names import name_pairs, some_names, spelled
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.oracle import CPU, SOURCES, Oracle, ask
+from cases.random_models import MAKERS, random_sources
+from cases.searches import search
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from oracle import CPU, SOURCES, Oracle, ask
-from random_models import MAKERS, random_sources
-from searching import search
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.inference import passes

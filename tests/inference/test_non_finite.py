@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import CPU, SOURCES, Oracle
-from searching import search
+from cases.oracle import CPU, SOURCES, Oracle
+from cases.searches import search
 from torch import Tensor
 
 from seq2seq.__main__ import main

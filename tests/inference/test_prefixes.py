@@ -5,10 +5,10 @@ import unicodedata
 from typing import Literal
 
 import pytest
+from cases.prefix_automata import begins
 from conftest import toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from prefixes import begins
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 import seq2seq
 from seq2seq import Config, Translator, load_config, train

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_ranking
-from prefixes import CHOICES, begins, prefix_of
-from searching import search
-from tiers import one_quick
+from cases.oracle import CPU, MAY_FOLLOW, Oracle, all_hypotheses, ask, check_ranking
+from cases.prefix_automata import CHOICES, begins, prefix_of
+from cases.searches import search
+from cases.tiers import one_quick
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling

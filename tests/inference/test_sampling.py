@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from cases.batch_invariance import check_batch_invariance
+from cases.oracle import CPU, Oracle, ask
+from cases.random_models import MAKERS, random_sources
+from cases.searches import requests_of, row_search, search
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from invariance import check_batch_invariance
-from oracle import CPU, Oracle, ask
-from random_models import MAKERS, random_sources
 from sacrebleu.metrics import BLEU, CHRF
-from searching import requests_of, row_search, search
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids

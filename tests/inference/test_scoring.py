@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases.respelled_vocabulary import Respelled
 from conftest import toy_pairs
-from respelling import Respelled
 
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.scoring import ScoredLine, score_lines

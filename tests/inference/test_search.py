@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracle import (
+from cases.oracle import (
     CPU,
     MAY_FOLLOW,
     SOURCES,
@@ -20,9 +20,9 @@ from oracle import (
     check_ranking,
     score_of,
 )
-from random_models import MAKERS, random_model, random_sources, same, teacher_forced
-from searching import requests_of, row_search, search
-from tiers import one_quick, quick_values
+from cases.random_models import MAKERS, random_model, random_sources, same, teacher_forced
+from cases.searches import requests_of, row_search, search
+from cases.tiers import one_quick, quick_values
 
 from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids

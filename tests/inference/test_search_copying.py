@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from oracle import CPU
-from random_models import model_of, random_sources, same
-from searching import search
-from tiers import one_quick
+from cases.oracle import CPU
+from cases.random_models import model_of, random_sources, same
+from cases.searches import search
+from cases.tiers import one_quick
 
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.interface import SearchOptions

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from cases.oracle import CPU, SOURCES, Oracle, all_hypotheses, ask
+from cases.random_models import MAKERS, random_sources
+from cases.searches import search
 from conftest import toy_pairs
-from oracle import CPU, SOURCES, Oracle, all_hypotheses, ask
-from random_models import MAKERS, random_sources
-from searching import search
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies

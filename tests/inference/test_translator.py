@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
-from tiers import one_quick
 
 from seq2seq.cli import arguments
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     HEADS,
     POSITIONS,
     SCORES,

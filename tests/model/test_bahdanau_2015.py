@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import LENGTHS, SRC, TGT_IN, close, randomize
+from cases.models import LENGTHS, SRC, TGT_IN, close, randomize
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model.builder import build_model

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from model_cases import (
+from cases.models import (
     CASES,
     LENGTHS,
     SRC,
@@ -20,6 +18,8 @@ from model_cases import (
     make_copying_model,
     random_tensor,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from seq2seq.model.copying import MIN_COPIED, Copying, CopyOutputs, continuation, first_positions

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import LENGTHS, ONE_OF_EACH, SRC, TGT_IN, Case, close, make_model
+from cases.models import LENGTHS, ONE_OF_EACH, SRC, TGT_IN, Case, close, make_model
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model.builder import build_model

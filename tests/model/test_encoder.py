@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from model_cases import B, E, H, S, V, close, random_tensor, randomize
+from cases.models import B, E, H, S, V, close, random_tensor, randomize
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     CASES,
     DEVICES,
     ONE_OF_EACH,
@@ -27,7 +27,7 @@ from model_cases import (
     one_step,
     random_tensor,
 )
-from tiers import one_quick
+from cases.tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore

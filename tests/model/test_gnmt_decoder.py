@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     GNMT,
     SRC_LENGTHS,
     B,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from model_cases import B, E, H, T, close, random_tensor, randomize
+from cases.models import B, E, H, T, close, random_tensor, randomize
 from torch import Tensor
 
 from seq2seq.model.recurrent import LSTMLayer, NormedLSTMLayer

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import DEVICES
+from cases.models import DEVICES
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import DEVICES, B, Case, E, H, S, T, close, make_model, random_tensor, randomize
+from cases.models import DEVICES, B, Case, E, H, S, T, close, make_model, random_tensor, randomize
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from model_cases import (
+from cases.models import (
     SRC_LENGTHS,
     B,
     H,

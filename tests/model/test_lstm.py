@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from model_cases import B, E, H, T, close, random_tensor, randomize
+from cases.models import B, E, H, T, close, random_tensor, randomize
 from torch import Tensor, nn
 
 from seq2seq.model.recurrent import LSTMLayer

@@ -2,7 +2,21 @@
 
 import pytest
 import torch
-from model_cases import CASES, LENGTHS, SRC, TGT_IN, B, Case, R, S, T, V, close, make_model, stepped
+from cases.models import (
+    CASES,
+    LENGTHS,
+    SRC,
+    TGT_IN,
+    B,
+    Case,
+    R,
+    S,
+    T,
+    V,
+    close,
+    make_model,
+    stepped,
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx import trace

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from cases.environment import project_environment
+from cases.tiers import one_quick
 from conftest import write_small_corpus
-from processes import project_environment
-from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.__main__ import main

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from processes import project_environment
+from cases.environment import project_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 BUSY = """

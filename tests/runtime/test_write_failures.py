@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from cases.tiers import one_quick
 from conftest import write_small_corpus
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.runs.layout import (

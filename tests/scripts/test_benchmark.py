@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiers import one_quick
+from cases.tiers import one_quick
 from torch.utils.flop_counter import FlopCounterMode
 
 import measure_export

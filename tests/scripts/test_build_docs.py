@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from processes import project_environment
+from cases.environment import project_environment
 
 import build_docs
 from documentation.command_line import command_line_page, command_parsers

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from processes import project_environment
+from cases.environment import project_environment
 
 from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli.parser import parse

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from name_cases import name_pairs, some_names, spelled
+from cases.toy_names import name_pairs, some_names, spelled
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import faker_names

@@ -1,7 +1,7 @@
 """Sentence ends and abbreviations."""
 
 import pytest
-from growth import LINEAR, growth
+from cases.growth import LINEAR, growth
 
 from seq2seq.text.sentences import (
     NUMBER,

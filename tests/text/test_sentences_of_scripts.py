@@ -4,7 +4,7 @@ import random
 from typing import NamedTuple
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.text.characters import is_lower

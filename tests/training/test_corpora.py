@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import toy_pairs, train_until_killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import one_quick
 
 from seq2seq.config.schema import Config, ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data.batching import EpochOrder

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import CASES, Case, close, make_model, random_tensor
+from cases.models import CASES, Case, close, make_model, random_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiers import one_quick
+from cases.tiers import one_quick
 from torch import Tensor
 
 from seq2seq.__main__ import main

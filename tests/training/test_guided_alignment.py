@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from model_cases import CASES, Case, close, make_copying_model, make_model, random_tensor
-from tiers import one_quick
+from cases.models import CASES, Case, close, make_copying_model, make_model, random_tensor
+from cases.tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config

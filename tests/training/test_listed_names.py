@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from name_cases import name_pairs, some_names, spelled
+from cases.toy_names import name_pairs, some_names, spelled
 
 from seq2seq.__main__ import main
 from seq2seq.inference.translator import Translator

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 import torch
+from cases.tiers import one_quick
+from cases.trainings import BASE, configured, fingerprint, state_of, trained
 from conftest import take_step
 from safetensors import safe_open
-from tiers import one_quick
 from torch import Tensor
-from trainings import BASE, configured, fingerprint, state_of, trained
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config

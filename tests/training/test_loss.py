@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from model_cases import CASES, DEVICES, R, V, close, make_model, random_tensor
+from cases.models import CASES, DEVICES, R, V, close, make_model, random_tensor
 from torch import Tensor, nn
 from torch.nn import functional as F
 

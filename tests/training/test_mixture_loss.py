@@ -2,8 +2,17 @@
 
 import pytest
 import torch
-from model_cases import CASES, Case, R, V, close, copied_in_loops, make_copying_model, random_tensor
-from tiers import one_quick
+from cases.models import (
+    CASES,
+    Case,
+    R,
+    V,
+    close,
+    copied_in_loops,
+    make_copying_model,
+    random_tensor,
+)
+from cases.tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.data.padding import Batch, make_batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import DEVICES
+from cases.models import DEVICES
 from torch import nn
 
 from seq2seq.config.schema import ModelConfig, TrainingConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases.models import FAMILY, GNMT, ONE_OF_EACH, UNITS, Case, make_copying_model, make_model
+from cases.tiers import one_quick
 from conftest import take_step
-from model_cases import FAMILY, GNMT, ONE_OF_EACH, UNITS, Case, make_copying_model, make_model
-from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.config.schema import load_config

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cases.sentencepiece_models import trained
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from sentencepiece_models import trained
-from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiers import one_quick
+from cases.tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import BEST, METRICS

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from name_cases import name_pairs, some_names, spelled
+from cases.toy_names import name_pairs, some_names, spelled
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from name_cases import name_pairs, some_names, spelled
-from tiers import one_quick
+from cases.tiers import one_quick
+from cases.toy_names import name_pairs, some_names, spelled
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import VocabularyConfig, load_config

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from tiers import one_quick
 
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.public_corpora import _members

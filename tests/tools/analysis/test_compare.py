@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from cases.environment import project_environment
+from cases.tiers import one_quick
 from conftest import write_small_corpus
-from processes import project_environment
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import counts_by, score, score_of

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases.tiers import one_quick
 from conftest import create_tiny_run, tiny_config, toy_pairs
 from numpy.typing import NDArray
-from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.__main__ import main

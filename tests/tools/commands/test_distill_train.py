@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from cases.environment import project_environment
+from cases.fake_commands import FakeCommands
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from distilling import FakeCommands
-from processes import project_environment
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

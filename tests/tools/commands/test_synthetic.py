@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from cases.environment import project_environment
+from cases.tiers import one_quick
 from conftest import toy_pairs
-from processes import project_environment
-from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import DataConfig, ParallelFiles, load_config

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from cases.tiers import one_quick
 from conftest import tiny_config
-from tiers import one_quick
 
 from seq2seq.__main__ import GROUPS
 from seq2seq.cli.parser import parse

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from distilling import EndedWork, FakeCommands
+from cases.fake_commands import EndedWork, FakeCommands
 
 from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, LAST

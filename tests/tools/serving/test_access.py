@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from served import Served, serve, until
+from cases.server import Served, serve, until
 
 from seq2seq.tools.serving import access
 from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard

@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("playwright", reason="needs playwright: make browser-test installs it")
 
+from cases.server import Served, serve
 from conftest import toy_pairs
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
-from served import Served, serve
 
 from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.tools.serving.access import Access, Client

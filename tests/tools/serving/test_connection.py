@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from served import Served, serve, until
+from cases.server import Served, serve, until
 
 from seq2seq.inference.translator import Translator
 from seq2seq.tools.serving import access

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from served import Served
+from cases.server import Served
 
 from seq2seq.tools.commands.serve import add_arguments
 from seq2seq.tools.serving.v1 import TranslateLines

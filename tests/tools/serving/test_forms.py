@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi")
 pytest.importorskip("python_multipart")
 
+from cases.server import Served, serve
 from fastapi import HTTPException
-from served import Served, serve
 
 from seq2seq.tools.serving import forms
 from seq2seq.tools.serving.access import Access, Client

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from cases.server import ENCODINGS, Served
 from conftest import toy_pairs
 from libretranslatepy import LibreTranslateAPI
-from served import ENCODINGS, Served
 
 from seq2seq import Translator
 from seq2seq.inference.nbest import NBestEntry

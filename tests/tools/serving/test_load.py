@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from cases.random_lines import fuzz_lines
+from cases.server import serve
 from conftest import toy_pairs
-from fuzz_lines import fuzz_lines
-from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
 from seq2seq.inference.loaded_model import ModelOptions

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 import h11
-from served import Served, serve
+from cases.server import Served, serve
 
 from seq2seq.runtime.errors import MAX_LINE
 from seq2seq.tools.serving.access import HEADERS

@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from processes import project_environment
-from tiers import one_quick
+from cases.environment import project_environment
+from cases.tiers import one_quick
 
 pytest.importorskip("fastapi")
 
-from served import Reply, Served
+from cases.server import Reply, Served
 
 from seq2seq.__main__ import main
 

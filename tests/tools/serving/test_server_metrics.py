@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("prometheus_client")
 
+from cases.server import Served, serve, until
 from prometheus_client.parser import text_string_to_metric_families
-from served import Served, serve, until
 
 from seq2seq.tools.serving.prometheus import Metrics, served
 from seq2seq.tools.serving.service import LanguagePairs

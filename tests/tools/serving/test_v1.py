@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from cases.server import ENCODINGS, Served, serve
 from conftest import toy_pairs
-from served import ENCODINGS, Served, serve
 
 from seq2seq import Translator
 from seq2seq.__main__ import main

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from seq2seq.runtime import device as runtime_device
 
 DEVICE = torch.device("lazy:0")
-_PACKAGE = f"{Path(__file__).resolve().parent.parent / 'seq2seq'}{os.sep}"
+_PACKAGE = f"{Path(__file__).resolve().parents[2] / 'seq2seq'}{os.sep}"
 _CPU_ONLY = ("mkldnn", "mkl", "onednn", "quantized", "_weight_int8pack_mm")
 _HOST_READS = (  # `item` and `is_nonzero` as such in inference mode
     "_local_scalar_dense",
