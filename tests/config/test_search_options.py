@@ -37,7 +37,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.text.glossary import Glossary
 from seq2seq.tools.serving import v1
 
-EXPORT = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/copying-export"
+EXPORT = Path(__file__).parents[1] / "cases/written_at_56a3ce7b/copying-export"
 KEYS = fields(Decoding)
 PLAIN = [*plain_options(CallOptions), *plain_options(Sampling)]
 SERVED = [item for item in (*KEYS, *PLAIN) if option_of(item).served is not None]

@@ -23,7 +23,7 @@ from seq2seq.text.glossary import Glossary, Term
 from seq2seq.text.line import Part
 from seq2seq.text.names.names import Masked
 
-RUN = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
+RUN = Path(__file__).parents[1] / "cases/written_at_56a3ce7b/names"
 KEPT = range(4, 6)
 STRATEGIES: dict[str, dict[str, Any]] = {
     "greedy": {"beam_size": 1},

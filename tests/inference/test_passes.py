@@ -24,7 +24,7 @@ from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Part
 from seq2seq.text.names.names import Masked
 
-NAMES = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
+NAMES = Path(__file__).parents[1] / "cases/written_at_56a3ce7b/names"
 LINES, _ = toy_pairs(12, seed=8)
 SearchFunction = Callable[..., list[list[Hypothesis]]]
 

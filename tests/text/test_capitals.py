@@ -95,7 +95,7 @@ def test_a_forbidden_word_is_not_written_in_capitals(translator: Translator) -> 
 
 
 def test_names_stay_as_they_are_in_a_line_in_capitals() -> None:
-    run = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
+    run = Path(__file__).parents[1] / "cases/written_at_56a3ce7b/names"
     model = Translator.load(run, device="cpu")
     known = replace(model.source, capitals=False, knows_case=True)
     found = Translator(replace(model.loaded, source=known)).translate("THE BOY MET ZORBLATT.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seq2seq.tools.commands import serve
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OF_THE_SYSTEM = {"PATH", "PYTHONPATH"}
 OWN = re.compile("SEQ2SEQ_[A-Z_]+")
 SHELL = re.compile(r"\$\{([A-Z_]+):[-+]|^([A-Z_]+) \?=", re.MULTILINE)

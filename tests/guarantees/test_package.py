@@ -21,7 +21,7 @@ from seq2seq.__main__ import GROUPS
 from seq2seq.cli.parser import commands_of
 from seq2seq.tools.analysis.compare import cell
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "seq2seq"
 HEAVY = ("matplotlib", "numpy", "sacrebleu", "sentencepiece", "torch")
 PUBLIC = {

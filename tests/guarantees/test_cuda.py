@@ -32,7 +32,7 @@ from seq2seq.training.loss import Losses, batch_loss, coverage_losses
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CUDA = torch.device("cuda")
 pytestmark = [
     pytest.mark.gpu,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MODULES = [
     path.relative_to(ROOT).as_posix()
     for folder in ("scripts", "seq2seq", "tests")

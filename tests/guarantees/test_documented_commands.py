@@ -69,8 +69,8 @@ NEEDS = {  # needs more than a computer without a network
     "measure_export": "a network and half an hour",
     "--nnodes 2": "two machines",
     "seq2seq serve": "runs until a signal: tests/tools/serving/test_serve_command.py",
-    "curl": "a server; tests/tools/serving/test_documented_calls.py",
-    "docker": "containers; tests/scripts/test_container.py",
+    "curl": "a server; tests/guarantees/test_documented_calls.py",
+    "docker": "containers; tests/guarantees/test_container.py",
 }
 
 

@@ -19,7 +19,7 @@ from cases.server import Served
 from seq2seq.tools.commands.serve import add_arguments
 from seq2seq.tools.serving.v1 import TranslateLines
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/server.md").read_text(encoding="utf-8")
 
 

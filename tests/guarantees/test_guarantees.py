@@ -4,14 +4,14 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/explanation/guarantees.md"
 
 PROOFS: dict[str, tuple[str, ...]] = {
     "a resumed run ends bitwise as an uninterrupted one": (
         "training/test_loop.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
         "training/test_loop.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
-        "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
+        "guarantees/test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "a distillation repeats no finished step, and none counts whose files have changed": (
         "tools/distillation/test_distillation_runner.py::test_finished_steps_are_not_repeated",
@@ -40,8 +40,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "data/test_cache.py::test_a_cache_whose_build_was_killed_is_completed",
     ),
     "a run resumes with the same text in other files, and with no other text": (
-        "training/test_same_text.py::test_a_run_resumes_exactly_with_the_same_text_in_other_files",
-        "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_a_remedy",
+        "guarantees/test_same_text.py::test_a_run_resumes_exactly_with_the_same_text_in_other_files",
+        "guarantees/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_a_remedy",
     ),
     "what a stranger's graph computes is bounded as a whole": (
         "engines/test_graph_fuzzer.py::test_the_first_graphs_of_the_fuzzer",
@@ -54,30 +54,30 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_rules.py::test_three_rules_leave_the_intersection_of_their_sets",
         "inference/test_giving_way.py::test_one_rule_after_the_other_gives_way",
         "inference/test_giving_way.py::test_a_line_without_a_translation_is_searched_with_weaker_rules",
-        "inference/test_generated_lines.py::test_a_translation_depends_on_its_line_and_obeys_its_rules",
+        "guarantees/test_generated_lines.py::test_a_translation_depends_on_its_line_and_obeys_its_rules",
     ),
     "a second Ctrl-C ends the process at once": (
         "cli/test_interruption.py::test_a_second_interrupt_ends_what_python_waits_for",
     ),
     "texts that a config names elsewhere are named, and quoted only on request": (
         "tools/analysis/test_report.py::test_text_from_elsewhere_is_quoted_only_on_request",
-        "cli/test_strangers_folder.py::test_a_config_opens_nothing_that_is_not_named",
+        "guarantees/test_strangers_folder.py::test_a_config_opens_nothing_that_is_not_named",
         "export/test_description_fuzzer.py::test_the_first_descriptions_of_the_fuzzer",
     ),
     "the client that has used least is the next": (
         "tools/serving/test_queue.py::test_a_client_with_few_lines_is_next_however_many_others_have",
     ),
     "kill -9 at any moment leaves a folder that resumes": (
-        "training/test_kill.py::test_a_killed_run_ends_as_an_uninterrupted_one",
-        "runs/test_trust.py::test_a_run_killed_before_its_first_save_starts_again",
+        "guarantees/test_kill.py::test_a_killed_run_ends_as_an_uninterrupted_one",
+        "guarantees/test_damaged_runs.py::test_a_run_killed_before_its_first_save_starts_again",
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
     "files are written under a temporary name, synced, renamed": (
         "tools/commands/test_split.py::test_a_crash_leaves_no_part_of_an_earlier_division",
         "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_no_temporary_file",
         "runs/test_checkpoint.py::test_every_file_is_synced_before_it_is_renamed",
-        "runtime/test_write_failures.py::test_the_folder_is_synced_after_the_rename",
-        "runtime/test_write_failures.py::test_metrics_are_on_disk_before_the_checkpoint_that_counts_them",
+        "guarantees/test_write_failures.py::test_the_folder_is_synced_after_the_rename",
+        "guarantees/test_write_failures.py::test_metrics_are_on_disk_before_the_checkpoint_that_counts_them",
     ),
     "the cache is private, and a run resumes on what it recorded": (
         "data/test_cache_trust.py::test_the_cache_of_another_user_is_not_used",
@@ -87,23 +87,23 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "data/test_cache_trust.py::test_a_run_resumes_exactly_after_its_cache_was_changed",
     ),
     "links and files of other users are refused where a run writes": (
-        "runs/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",
-        "runs/test_foreign_files.py::test_files_of_another_user_are_refused",
-        "cli/test_hostile.py::test_resuming_refuses_links_that_it_would_write_to",
-        "cli/test_hostile.py::test_training_with_overwrite_does_not_write_through_links",
+        "guarantees/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",
+        "guarantees/test_foreign_files.py::test_files_of_another_user_are_refused",
+        "guarantees/test_hostile_files.py::test_resuming_refuses_links_that_it_would_write_to",
+        "guarantees/test_hostile_files.py::test_training_with_overwrite_does_not_write_through_links",
     ),
     "a full disk, a read-only or vanished folder: one line, and the last checkpoint is intact": (
-        "runtime/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line",
-        "runtime/test_write_failures.py::test_a_folder_made_read_only_ends_training_with_one_line",
-        "runtime/test_write_failures.py::test_a_folder_that_vanished_ends_training_with_one_line",
+        "guarantees/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line",
+        "guarantees/test_write_failures.py::test_a_folder_made_read_only_ends_training_with_one_line",
+        "guarantees/test_write_failures.py::test_a_folder_that_vanished_ends_training_with_one_line",
     ),
     "damaged and foreign files are named, and intact ones are offered": (
         "runs/test_tensor_file.py::test_every_flipped_bit_is_detected",
         "runs/test_tensor_file.py::test_every_truncation_is_detected",
-        "runs/test_trust.py::test_weights_of_another_run_are_detected",
-        "runs/test_trust.py::test_a_damaged_vocabulary_is_named",
-        "runs/test_trust.py::test_a_damaged_config_is_named_and_written_again",
-        "runs/test_trust.py::test_with_a_damaged_last_state_the_previous_one_gives_the_same_result",
+        "guarantees/test_damaged_runs.py::test_weights_of_another_run_are_detected",
+        "guarantees/test_damaged_runs.py::test_a_damaged_vocabulary_is_named",
+        "guarantees/test_damaged_runs.py::test_a_damaged_config_is_named_and_written_again",
+        "guarantees/test_damaged_runs.py::test_with_a_damaged_last_state_the_previous_one_gives_the_same_result",
     ),
     "Ctrl-C and SIGTERM save, and exit with 130 and 143": (
         "cli/test_main.py::test_a_signal_saves_the_run_and_resume_continues_it",
@@ -115,7 +115,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_divergence.py::test_the_log_names_the_skipped_batches",
         "training/test_divergence.py::test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate",
         "training/test_divergence.py::test_a_run_that_rolling_back_does_not_help_ends_with_one_line",
-        "test_cuda.py::test_a_step_is_taken_or_skipped_without_synchronisation",
+        "guarantees/test_cuda.py::test_a_step_is_taken_or_skipped_without_synchronisation",
     ),
     "a batch too large for memory is split into micro-batches": (
         "training/test_step.py::test_micro_batches_have_the_gradient_of_the_batch",
@@ -123,14 +123,14 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "one process per folder, one run per folder, one config per run": (
         "runtime/test_locks.py::test_the_second_process_is_refused",
-        "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
+        "guarantees/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
         "training/test_loop.py::test_a_folder_with_a_run_is_left_alone",
         "training/test_loop.py::test_resume_shows_what_changed_in_the_config",
     ),
     "one output line per input line, for any content": (
-        "cli/test_any_input.py::test_every_input_line_has_an_output_line",
-        "cli/test_any_input.py::test_no_line_of_a_fuzzing_corpus_is_lost",
-        "cli/test_any_input.py::test_the_order_of_lines_is_kept",
+        "guarantees/test_any_input.py::test_every_input_line_has_an_output_line",
+        "guarantees/test_any_input.py::test_no_line_of_a_fuzzing_corpus_is_lost",
+        "guarantees/test_any_input.py::test_the_order_of_lines_is_kept",
         "cli/test_main.py::test_bytes_that_are_not_utf8_are_replaced_and_reported",
     ),
     "a line that is too long is cut by rule and reported": (
@@ -144,17 +144,17 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_input.py::test_a_closed_reader_ends_the_command_quietly",
     ),
     "batch, order and padding change no translation": (
-        "inference/test_same_output.py::test_batch_order_and_padding_do_not_change_translations",
-        "inference/test_same_output.py::test_few_texts_depend_on_the_number_of_threads",
+        "guarantees/test_same_output.py::test_batch_order_and_padding_do_not_change_translations",
+        "guarantees/test_same_output.py::test_few_texts_depend_on_the_number_of_threads",
         "inference/test_search.py::test_results_do_not_depend_on_the_batch",
-        "inference/test_batch_invariance.py::test_a_sentence_alone_is_translated_as_in_any_batch",
-        "inference/test_batch_invariance.py::test_a_predicted_window_depends_on_its_own_sentence_alone",
+        "guarantees/test_batch_invariance.py::test_a_sentence_alone_is_translated_as_in_any_batch",
+        "guarantees/test_batch_invariance.py::test_a_predicted_window_depends_on_its_own_sentence_alone",
     ),
     "the same seed gives the same run": (
         "training/test_loop.py::test_the_same_config_gives_the_same_run",
         "training/test_loop.py::test_another_process_gives_the_same_run",
         "runtime/test_device.py::test_deterministic_mode_is_enabled_on_cuda_and_restored",
-        "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
+        "guarantees/test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "batches made ahead are the same batches": (
         "training/test_batches.py::test_any_number_of_workers_makes_the_same_batches",
@@ -171,24 +171,24 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runtime/test_process_group.py::test_an_error_is_reported_once",
     ),
     "no code runs that you did not write": (
-        "cli/test_hostile.py::test_a_hostile_file_in_a_run_folder_is_refused",
-        "cli/test_hostile.py::test_pipes_devices_and_links_are_refused_without_blocking",
-        "cli/test_hostile.py::test_a_sparse_file_of_a_terabyte_is_not_hashed",
-        "cli/test_hostile.py::test_training_with_overwrite_does_not_write_through_links",
-        "cli/test_hostile.py::test_no_module_executes_what_it_reads",
+        "guarantees/test_hostile_files.py::test_a_hostile_file_in_a_run_folder_is_refused",
+        "guarantees/test_hostile_files.py::test_pipes_devices_and_links_are_refused_without_blocking",
+        "guarantees/test_hostile_files.py::test_a_sparse_file_of_a_terabyte_is_not_hashed",
+        "guarantees/test_hostile_files.py::test_training_with_overwrite_does_not_write_through_links",
+        "guarantees/test_hostile_files.py::test_no_module_executes_what_it_reads",
     ),
     "no score outside of the package is imported or called because a file names it": (
-        "cli/test_foreign_scores.py::test_what_a_stranger_names_is_neither_imported_nor_called",
-        "cli/test_foreign_scores.py::test_every_command_refuses_a_score_that_only_a_file_names",
-        "cli/test_foreign_scores.py::test_no_class_of_torch_is_taken_for_a_score",
+        "guarantees/test_foreign_scores.py::test_what_a_stranger_names_is_neither_imported_nor_called",
+        "guarantees/test_foreign_scores.py::test_every_command_refuses_a_score_that_only_a_file_names",
+        "guarantees/test_foreign_scores.py::test_no_class_of_torch_is_taken_for_a_score",
     ),
     "downloads are checked by hash, and stay in their folder; no network otherwise": (
         "data/test_public_corpora.py::test_wrong_content_is_not_kept",
         "data/test_public_corpora.py::test_hostile_member_names_are_not_extracted",
-        "cli/test_hostile.py::test_no_command_uses_the_network",
+        "guarantees/test_hostile_files.py::test_no_command_uses_the_network",
     ),
     "errors are explained at once": (
-        "cli/test_mistakes.py::test_an_error_is_reported_and_changes_no_files",
+        "guarantees/test_mistakes.py::test_an_error_is_reported_and_changes_no_files",
         "tools/analysis/test_data_check.py::test_a_fault_is_reported_with_its_place_and_remedy",
         "training/test_diagnosis.py::test_one_output_for_every_input_is_reported",
     ),
@@ -198,9 +198,9 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_main.py::test_references_not_in_nfc_are_noted_and_scored_unchanged",
     ),
     "untrusted text does not control a terminal, and JSON lines stay lines": (
-        "cli/test_terminal.py::test_a_translation_is_escaped_on_a_terminal_only",
-        "cli/test_terminal.py::test_messages_are_escaped",
-        "cli/test_terminal.py::test_each_line_of_json_is_one_line_to_any_reader",
+        "guarantees/test_terminal.py::test_a_translation_is_escaped_on_a_terminal_only",
+        "guarantees/test_terminal.py::test_messages_are_escaped",
+        "guarantees/test_terminal.py::test_each_line_of_json_is_one_line_to_any_reader",
     ),
     "no output replaces an input or a file of the run": (
         "cli/test_outputs.py::test_no_output_replaces_a_file_of_the_run",
@@ -208,9 +208,9 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_outputs.py::test_a_terminated_call_leaves_no_temporary_file",
     ),
     "paths are checked before any work, and an unreadable file is not called damaged": (
-        "cli/test_paths.py::test_a_name_that_is_too_long_is_refused_before_any_work",
-        "cli/test_paths.py::test_an_unreadable_file_is_not_reported_as_damaged",
-        "cli/test_paths.py::test_resuming_does_not_replace_unreadable_files",
+        "guarantees/test_inaccessible_paths.py::test_a_name_that_is_too_long_is_refused_before_any_work",
+        "guarantees/test_inaccessible_paths.py::test_an_unreadable_file_is_not_reported_as_damaged",
+        "guarantees/test_inaccessible_paths.py::test_resuming_does_not_replace_unreadable_files",
     ),
     "lines unlike the training text are cut, completed or noted": (
         "inference/test_final_marks.py::test_a_line_is_translated_as_if_it_had_the_mark",
@@ -222,14 +222,14 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line",
     ),
     "weights are finite, and every search ends": (
-        "runs/test_finite_weights.py::test_every_reader_refuses_non_finite_weights",
-        "runs/test_finite_weights.py::test_no_writer_saves_non_finite_weights",
+        "guarantees/test_finite_weights.py::test_every_reader_refuses_non_finite_weights",
+        "guarantees/test_finite_weights.py::test_no_writer_saves_non_finite_weights",
         "inference/test_non_finite.py::test_search_ends_and_names_the_sentence",
         "inference/test_non_finite.py::test_a_model_that_can_never_end_is_stopped_at_its_limit",
     ),
     "two trainings never share a folder": (
-        "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
-        "training/test_two_trainings.py::test_a_run_that_replaced_this_one_is_not_overwritten",
+        "guarantees/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
+        "guarantees/test_two_trainings.py::test_a_run_that_replaced_this_one_is_not_overwritten",
     ),
     "lost and damaged metrics are reported": (
         "runs/test_metrics_file.py::test_damage_anywhere_is_reported_in_one_line",
@@ -239,8 +239,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_nbest.py::test_peak_memory_grows_at_most_linearly",
     ),
     "a server gives the results of the command line, under any load": (
-        "tools/serving/test_load.py::test_answers_under_load_equal_those_of_the_command_line",
-        "tools/serving/test_load.py::test_64_clients_and_fuzz_lines",
+        "guarantees/test_answers_under_load.py::test_answers_under_load_equal_those_of_the_command_line",
+        "guarantees/test_answers_under_load.py::test_64_clients_and_fuzz_lines",
         "tools/serving/test_v1.py::test_answers_are_the_objects_of_the_command_line",
         "tools/serving/test_libretranslate.py::test_each_line_of_a_text_is_translated",
     ),
@@ -265,12 +265,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tools/serving/test_serve_command.py::test_the_page_loads_nothing_from_the_network",
     ),
     "an exported model translates like its run": (
-        "export/test_exported_models.py::test_an_export_translates_like_its_run",
-        "export/test_exported_models.py::test_models_of_every_kind_are_exported",
-        "export/test_exported_models.py::test_an_ensemble_is_one_folder_or_several",
-        "export/test_exported_models.py::test_translations_do_not_depend_on_the_other_lines",
-        "export/test_exported_models.py::test_a_damaged_export_is_reported_in_one_line",
-        "export/test_exported_models.py::test_a_score_that_cannot_be_traced_is_computed_by_torch",
+        "guarantees/test_exported_models.py::test_an_export_translates_like_its_run",
+        "guarantees/test_exported_models.py::test_models_of_every_kind_are_exported",
+        "guarantees/test_exported_models.py::test_an_ensemble_is_one_folder_or_several",
+        "guarantees/test_exported_models.py::test_translations_do_not_depend_on_the_other_lines",
+        "guarantees/test_exported_models.py::test_a_damaged_export_is_reported_in_one_line",
+        "guarantees/test_exported_models.py::test_a_score_that_cannot_be_traced_is_computed_by_torch",
         "engines/test_untrusted_graphs.py::test_a_graph_that_could_do_harm_is_refused",
         "engines/test_untrusted_graphs.py::test_a_spoiled_export_is_reported_in_one_line",
         "runs/test_engine_folder.py::test_no_command_imports_torch_on_a_cpu",
@@ -278,15 +278,15 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "engines/test_trace.py::test_steps_of_a_graph_equal_those_of_the_model",
         "engines/test_trace.py::test_encoders_of_every_shape_are_exported",
         "engines/test_trace.py::test_a_graph_copies_like_the_model",
-        "export/test_exported_models.py::test_a_score_of_the_user_is_exported",
+        "guarantees/test_exported_models.py::test_a_score_of_the_user_is_exported",
     ),
     "an exported model needs no training dependencies": (
-        "export/test_runtime.py::test_translate_needs_no_torch",
-        "export/test_runtime.py::test_unsupported_options_of_an_export_are_refused_in_one_line",
+        "guarantees/test_without_torch.py::test_translate_needs_no_torch",
+        "guarantees/test_without_torch.py::test_unsupported_options_of_an_export_are_refused_in_one_line",
     ),
     "bad data are refused first": (
         "training/test_loop.py::test_refused_data_leave_no_trace",
-        "cli/test_wrong_files.py::test_every_reader_reports_an_archive",
+        "guarantees/test_wrong_files.py::test_every_reader_reports_an_archive",
         "data/test_compression.py::test_a_bomb_is_refused_in_little_memory",
     ),
 }

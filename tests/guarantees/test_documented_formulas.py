@@ -26,7 +26,7 @@ from seq2seq.model.recurrent import GRULayer
 from seq2seq.model.state import SourcePositions
 from seq2seq.training.loss import alignment_losses, coverage_losses
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTED = {
     "attention.md": [
         "`v . tanh(W q + U h)`",

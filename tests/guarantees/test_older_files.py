@@ -16,7 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs import layout
 from seq2seq.runs.checkpoint import load_model
 
-FOLDER = Path(__file__).parent / "written_at_56a3ce7b"
+FOLDER = Path(__file__).parents[1] / "cases/written_at_56a3ce7b"
 TRANSLATIONS: dict[str, dict[str, str]] = json.loads(
     (FOLDER / "translations.json").read_text("utf-8")
 )

@@ -19,7 +19,7 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runtime.errors import DamagedFile, UserError
 from seq2seq.text.source_profile import SourceProfile
 
-FOLDER = Path(__file__).parent / "written_at_56a3ce7b"
+FOLDER = Path(__file__).parents[1] / "cases/written_at_56a3ce7b"
 TRANSLATIONS: dict[str, dict[str, str]] = json.loads(
     (FOLDER / "translations.json").read_text("utf-8")
 )
