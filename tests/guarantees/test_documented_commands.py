@@ -68,7 +68,7 @@ NEEDS = {  # needs more than a computer without a network
     "source .venv": "an environment of its own",
     "measure_export": "a network and half an hour",
     "--nnodes 2": "two machines",
-    "seq2seq serve": "runs until a signal: tests/tools/serving/test_serve_command.py",
+    "seq2seq serve": "runs until a signal: tests/tools/commands/test_serve.py",
     "curl": "a server; tests/guarantees/test_documented_calls.py",
     "docker": "containers; tests/guarantees/test_container.py",
 }

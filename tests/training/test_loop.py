@@ -807,7 +807,7 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# keys tested in test_batches.py, test_scheduled_sampling.py, test_save_every.py and
+# keys tested in test_batches.py, test_loss_scheduled_sampling.py, test_loop_save_every.py and
 # tests/tools/commands/test_average.py
 TESTED_ELSEWHERE = {
     "training.batch_workers",
