@@ -1,6 +1,7 @@
 """Fixtures of several test files: a toy language, runs with random weights, a small corpus."""
 
 import gc
+import io
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases.commands import Call, Result, exit_code
 from cases.tiers import quick_values
 from hypothesis import HealthCheck, settings
 
@@ -111,6 +113,21 @@ def on_console() -> Iterator[None]:
     """Print messages on stderr, as the command line does."""
     with console():
         yield
+
+
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run the command in this process."""
+    from seq2seq.__main__ import main
+
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="ascii"))
+        capsysbinary.readouterr()
+        code = exit_code(lambda: main([str(argument) for argument in arguments]))
+        out, err = capsysbinary.readouterr()
+        return Result(code, out, err.decode())
+
+    return run
 
 
 @pytest.fixture

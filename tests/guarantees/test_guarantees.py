@@ -106,7 +106,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "guarantees/test_damaged_runs.py::test_with_a_damaged_last_state_the_previous_one_gives_the_same_result",
     ),
     "Ctrl-C and SIGTERM save, and exit with 130 and 143": (
-        "cli/test_main.py::test_a_signal_saves_the_run_and_resume_continues_it",
+        "cli/test_train.py::test_a_signal_saves_the_run_and_resume_continues_it",
         "training/test_loop.py::test_resuming_a_finished_run_changes_nothing",
     ),
     "steps with a non-finite loss are skipped without synchronisation": (
@@ -131,13 +131,13 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "guarantees/test_any_input.py::test_every_input_line_has_an_output_line",
         "guarantees/test_any_input.py::test_no_line_of_a_fuzzing_corpus_is_lost",
         "guarantees/test_any_input.py::test_the_order_of_lines_is_kept",
-        "cli/test_main.py::test_bytes_that_are_not_utf8_are_replaced_and_reported",
+        "cli/test_translate.py::test_bytes_that_are_not_utf8_are_replaced_and_reported",
     ),
     "a line that is too long is cut by rule and reported": (
         "inference/test_translator.py::test_a_line_too_long_is_cut_into_parts_that_fit",
         "inference/test_translator.py::test_only_the_start_of_an_endless_word_is_translated",
-        "cli/test_main.py::test_an_overlong_line_is_translated_in_parts_and_reported",
-        "cli/test_main.py::test_an_overlong_word_is_truncated_and_reported",
+        "cli/test_translate.py::test_an_overlong_line_is_translated_in_parts_and_reported",
+        "cli/test_translate.py::test_an_overlong_word_is_truncated_and_reported",
     ),
     "a stream gets each line as it comes, a closed pipe ends quietly": (
         "cli/test_input.py::test_a_line_is_translated_while_the_stream_stays_open",
@@ -195,7 +195,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "text is not altered, and scores are sacrebleu's": (
         "data/test_vocabulary.py::test_any_text_survives_a_round_trip",
         "evaluation/test_metrics.py::test_scores_intervals_and_signatures_equal_those_of_the_program",
-        "cli/test_main.py::test_references_not_in_nfc_are_noted_and_scored_unchanged",
+        "cli/test_evaluate.py::test_references_not_in_nfc_are_noted_and_scored_unchanged",
     ),
     "untrusted text does not control a terminal, and JSON lines stay lines": (
         "guarantees/test_terminal.py::test_a_translation_is_escaped_on_a_terminal_only",

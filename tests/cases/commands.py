@@ -1,0 +1,41 @@
+"""Calls of the command line in this process, and their outcome."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Result(NamedTuple):
+    """Output and exit code of a call."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the lines of stdout, each of which ends in a line feed."""
+        *lines, rest = self.out.decode().split("\n")
+        assert rest == ""
+        return lines
+
+
+Call = Callable[..., Result]
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    try:
+        code = run()
+    except SystemExit as stop:
+        code = stop.code
+    assert isinstance(code, int)
+    return code
+
+
+def refused(result: Result, *parts: object) -> None:
+    """Check for exit code 2 and a one-line message."""
+    assert result.code == 2, result.err
+    assert result.out == b""
+    assert result.err.startswith("seq2seq: error: ")
+    assert result.err.count("\n") == 1
+    for part in parts:
+        assert str(part) in result.err
