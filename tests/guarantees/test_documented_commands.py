@@ -47,7 +47,7 @@ SHELL = {
     "wait",
 }
 # Pages whose commands run here, one after the other. Those of other pages need hours or a network:
-# they are the commands of scripts, or their configs are loaded by tests/config/test_config.py.
+# they are commands of scripts, or tests/config/test_config_schema.py loads their configs.
 GUIDES = [
     "README.md",
     *(f"docs/how-to/{name}.md" for name in ("own-corpus", "train", "fine-tune", "translate")),
