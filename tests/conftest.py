@@ -138,6 +138,12 @@ def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disable TensorBoard, which takes longer than these trainings; test_reporting.py tests it."""
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
+
+
+@pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training write no engine, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.runs.graphs.store_engine", lambda _: None)

@@ -1,15 +1,23 @@
 """Trainings of the small corpus, and the results that are compared."""
 
 import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.runs.layout import LAST, METRICS
+from seq2seq.data.padding import Batch
+from seq2seq.runs.layout import BEST, LAST, LOG, METRICS, snapshots
 from seq2seq.training.loop import train
+from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import StepResult, train_step
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -37,3 +45,61 @@ def fingerprint(run: Path) -> tuple[bytes, list[bytes]]:
 
 
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
+
+
+def lines_of(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def validations(run: Path) -> list[dict[str, float]]:
+    return [line for line in lines_of(run / METRICS) if "valid_bleu" in line]
+
+
+def log_of(run: Path) -> str:
+    return (run / LOG).read_text(encoding="utf-8")
+
+
+def after_steps(number: int, act: Callable[[], None]) -> Callable[..., StepResult]:
+    """Return `train_step` with an action after the step of this number."""
+    numbers = count(1)
+
+    def step(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+        result = train_step(run, batches, rate)
+        if next(numbers) == number:
+            act()
+        return result
+
+    return step
+
+
+def always(bleu: float) -> Callable[[TrainingSession], float]:
+    """Return a validation that translates nothing and has this BLEU."""
+
+    def valid_bleu(session: TrainingSession) -> float:
+        session.hypotheses = [""] * len(session.data.valid)
+        return bleu
+
+    return valid_bleu
+
+
+def interrupt(number: int = signal.SIGTERM) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Check that all that the seed determines is bitwise equal."""
+    assert [path.name for path in snapshots(run)] == [path.name for path in snapshots(expected)]
+    for path in snapshots(expected):
+        assert (run / path.name).read_bytes() == path.read_bytes()
+    assert (run / METRICS).read_text() == (expected / METRICS).read_text()
+    assert (run / BEST).read_bytes() == (expected / BEST).read_bytes()
+    (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(expected / LAST)
+    assert counters["progress"] == wanted["progress"]
+    assert counters["limit"] == wanted["limit"]
+    assert tensors.keys() == wanted_tensors.keys()
+    for name, tensor in wanted_tensors.items():
+        assert torch.equal(tensors[name], tensor), name
+
+
+def steps_of(run: Path) -> int:
+    return int(state_of(run / LAST)[0]["progress"]["step"])

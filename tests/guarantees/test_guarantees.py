@@ -9,8 +9,8 @@ PAGE = ROOT / "docs/explanation/guarantees.md"
 
 PROOFS: dict[str, tuple[str, ...]] = {
     "a resumed run ends bitwise as an uninterrupted one": (
-        "training/test_loop.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
-        "training/test_loop.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
+        "guarantees/test_exact_resume.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
+        "guarantees/test_exact_resume.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
         "guarantees/test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "a distillation repeats no finished step, and none counts whose files have changed": (
@@ -29,7 +29,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tools/analysis/test_compare_training.py::test_a_signal_stops_all_once",
     ),
     "the position in the data is computed": (
-        "training/test_loop.py::test_resuming_repeats_no_work",
+        "guarantees/test_exact_resume.py::test_resuming_repeats_no_work",
         "data/test_batching.py::test_the_order_depends_only_on_seed_and_epoch",
     ),
     "memory does not grow with the corpus, and a stale or damaged cache is recognised": (
@@ -107,7 +107,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "Ctrl-C and SIGTERM save, and exit with 130 and 143": (
         "cli/test_train.py::test_a_signal_saves_the_run_and_resume_continues_it",
-        "training/test_loop.py::test_resuming_a_finished_run_changes_nothing",
+        "guarantees/test_exact_resume.py::test_resuming_a_finished_run_changes_nothing",
     ),
     "steps with a non-finite loss are skipped without synchronisation": (
         "training/test_step.py::test_a_step_without_a_finite_gradient_changes_nothing",
@@ -124,8 +124,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "one process per folder, one run per folder, one config per run": (
         "runtime/test_locks.py::test_the_second_process_is_refused",
         "guarantees/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
-        "training/test_loop.py::test_a_folder_with_a_run_is_left_alone",
-        "training/test_loop.py::test_resume_shows_what_changed_in_the_config",
+        "training/test_preparation.py::test_a_folder_with_a_run_is_left_alone",
+        "training/test_preparation.py::test_resume_shows_what_changed_in_the_config",
     ),
     "one output line per input line, for any content": (
         "guarantees/test_any_input.py::test_every_input_line_has_an_output_line",
@@ -151,8 +151,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "guarantees/test_batch_invariance.py::test_a_predicted_window_depends_on_its_own_sentence_alone",
     ),
     "the same seed gives the same run": (
-        "training/test_loop.py::test_the_same_config_gives_the_same_run",
-        "training/test_loop.py::test_another_process_gives_the_same_run",
+        "guarantees/test_exact_resume.py::test_the_same_config_gives_the_same_run",
+        "guarantees/test_exact_resume.py::test_another_process_gives_the_same_run",
         "runtime/test_device.py::test_deterministic_mode_is_enabled_on_cuda_and_restored",
         "guarantees/test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
@@ -285,7 +285,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "guarantees/test_without_torch.py::test_unsupported_options_of_an_export_are_refused_in_one_line",
     ),
     "bad data are refused first": (
-        "training/test_loop.py::test_refused_data_leave_no_trace",
+        "training/test_preparation.py::test_refused_data_leave_no_trace",
         "guarantees/test_wrong_files.py::test_every_reader_reports_an_archive",
         "text/test_text_files_compressed.py::test_a_bomb_is_refused_in_little_memory",
     ),
