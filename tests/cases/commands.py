@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
+
+from seq2seq.__main__ import main
+
 
 class Result(NamedTuple):
     """Output and exit code of a call."""
@@ -39,3 +43,13 @@ def refused(result: Result, *parts: object) -> None:
     assert result.err.count("\n") == 1
     for part in parts:
         assert str(part) in result.err
+
+
+def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    try:
+        code: object = main(words)
+    except SystemExit as stop:  # as --help does
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    return out
