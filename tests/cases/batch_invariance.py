@@ -14,12 +14,16 @@ def check_batch_invariance(
     `search(rows)` returns the hypotheses of these sentences, numbered from 0 to `count` - 1. Their
     ids, scores and log-probabilities must be bitwise equal.
     """
-    together = [list(each) for each in search(range(count))]
+    in_one_batch = [list(hypothesis) for hypothesis in search(range(count))]
     order = list(range(count))
     random.Random(batch).shuffle(order)
     for start in range(0, count, batch):
         rows = order[start : start + batch]
         for row, hypotheses in zip(rows, search(rows), strict=True):
-            found = [each._replace(attention_weights=None) for each in hypotheses]
-            assert found == [each._replace(attention_weights=None) for each in together[row]], row
-    return together
+            without_weights = [
+                hypothesis._replace(attention_weights=None) for hypothesis in hypotheses
+            ]
+            assert without_weights == [
+                hypothesis._replace(attention_weights=None) for hypothesis in in_one_batch[row]
+            ], row
+    return in_one_batch

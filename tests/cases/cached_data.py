@@ -89,16 +89,16 @@ def read_into_memory(files: ParallelFiles) -> LoadedData:
     return LoadedData(text, vocabularies, pairs, blank, count_same(text), [], [])
 
 
-def assert_same_data(found: LoadedData, wanted: LoadedData) -> None:
-    assert found.text.source_name == wanted.text.source_name
-    assert list(found.text.src) == list(wanted.text.src)
-    assert list(found.text.tgt) == list(wanted.text.tgt)
-    assert (found.blank, found.same) == (wanted.blank, wanted.same)
-    assert checksums_of(found.vocabularies) == checksums_of(wanted.vocabularies)
-    assert len(found.pairs) == len(wanted.pairs)
-    for side, other in zip(found.pairs, wanted.pairs, strict=True):
+def assert_same_data(cached: LoadedData, in_memory: LoadedData) -> None:
+    assert cached.text.source_name == in_memory.text.source_name
+    assert list(cached.text.src) == list(in_memory.text.src)
+    assert list(cached.text.tgt) == list(in_memory.text.tgt)
+    assert (cached.blank, cached.same) == (in_memory.blank, in_memory.same)
+    assert checksums_of(cached.vocabularies) == checksums_of(in_memory.vocabularies)
+    assert len(cached.pairs) == len(in_memory.pairs)
+    for side, expected_side in zip(cached.pairs, in_memory.pairs, strict=True):
         same = side is None or isinstance(side, int)  # no word alignments, or a number
-        assert side == other if same else list(side) == list(other)  # type: ignore[call-overload]
+        assert side == expected_side if same else list(side) == list(expected_side)  # type: ignore[call-overload]
 
 
 class Built(NamedTuple):
@@ -106,7 +106,7 @@ class Built(NamedTuple):
 
     files: ParallelFiles
     run: Path
-    wanted: LoadedData
+    in_memory: LoadedData
 
     def copied_to(self, run: Path) -> None:
         """Copy the cache for another run."""
@@ -121,8 +121,8 @@ def build_cache(folder: Path) -> Built:
 
 
 def entry(run: Path, kind: str) -> Path:
-    (found,) = cache_of(run).glob(f"*/{kind}*")
-    return found
+    (path,) = cache_of(run).glob(f"*/{kind}*")
+    return path
 
 
 def cut(path: Path) -> None:

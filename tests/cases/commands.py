@@ -18,8 +18,8 @@ class Result(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """Return the lines of stdout, each of which ends in a line feed."""
-        *lines, rest = self.out.decode().split("\n")
-        assert rest == ""
+        *lines, end = self.out.decode().split("\n")
+        assert end == ""
         return lines
 
 

@@ -25,8 +25,8 @@ def write_config(folder: Path, text: str) -> Path:
     return path
 
 
-def load(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> Config:
-    config, notes = read_config_file(write_config(folder, MINIMAL + more), overrides)
+def load(folder: Path, sections: str = "", overrides: tuple[str, ...] = ()) -> Config:
+    config, notes = read_config_file(write_config(folder, MINIMAL + sections), overrides)
     assert notes == []
     return config
 
@@ -38,8 +38,8 @@ def refusal(path: Path, overrides: tuple[str, ...] = ()) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def errors_in(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> list[str]:
-    path = write_config(folder, MINIMAL + more)
+def errors_in(folder: Path, sections: str = "", overrides: tuple[str, ...] = ()) -> list[str]:
+    path = write_config(folder, MINIMAL + sections)
     return [without_path(path, line) for line in refusal(path, overrides)]
 
 

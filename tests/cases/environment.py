@@ -11,6 +11,6 @@ def project_environment(*folders: Path) -> dict[str, str]:
 
     What is there already stays: this process may find its packages by it alone.
     """
-    given = os.environ.get("PYTHONPATH")
-    parts = [ROOT, *folders, *([given] if given else [])]
+    python_path = os.environ.get("PYTHONPATH")
+    parts = [ROOT, *folders, *([python_path] if python_path else [])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, parts))}

@@ -52,7 +52,7 @@ class FakeCommands:
             Path(words[words.index("--json") + 1]).write_text(json.dumps(report), encoding="utf-8")
         else:
             weights = [words[n + 1] for n, word in enumerate(words) if word == "-m"]
-            made = b"".join((Path(run) / BEST).read_bytes()[:9] for run in weights)
+            content = b"".join((Path(run) / BEST).read_bytes()[:9] for run in weights)
             for path in words[words.index("-o") + 1 :][:2]:
-                Path(path).write_bytes(name.encode() + made + b"\n")
+                Path(path).write_bytes(name.encode() + content + b"\n")
         return EndedWork(0)

@@ -15,10 +15,10 @@ def growth(call: Callable[[int], object], size: int) -> float:
     shortest = {size: float("inf"), 2 * size: float("inf")}
     ratio = float("inf")
     for _ in range(ROUNDS):
-        for each in shortest:
+        for measured_size in shortest:
             start = time.process_time()
-            call(each)
-            shortest[each] = min(shortest[each], time.process_time() - start)
+            call(measured_size)
+            shortest[measured_size] = min(shortest[measured_size], time.process_time() - start)
         ratio = shortest[2 * size] / shortest[size]
         if ratio < LINEAR:
             break

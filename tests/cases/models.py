@@ -157,7 +157,8 @@ def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
     decoder: nn.Module
     extras = (make_window(case.window), Coverage(A) if case.score == "coverage" else None)
     if case.kind == "bahdanau":
-        score, maxout = make_score(case.score), case.unit == "maxout"
+        score = make_score(case.score)
+        maxout = case.unit == "maxout"
         decoder = BahdanauDecoder(sizes, score, *extras, maxout)
     elif case.kind == "luong":
         decoder = LuongDecoder(sizes, make_score(case.score), *extras, case.input_feeding)
@@ -169,8 +170,9 @@ def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
 
 
 def make_encoder(vocabulary: int, case: Case) -> Encoder:
-    embedding, own = nn.Embedding(vocabulary, E), layer_class(case)
-    return Encoder(embedding, H, case.num_layers, True, 0.0, layer_class=own)
+    embedding = nn.Embedding(vocabulary, E)
+    layer = layer_class(case)
+    return Encoder(embedding, H, case.num_layers, True, 0.0, layer_class=layer)
 
 
 def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
@@ -255,30 +257,34 @@ def copied_in_loops(
     layer = model.copying
     assert layer is not None
     for_gate, for_continuation = layer.position_weight
-    ids, rows = src.tolist(), []
-    copied = [torch.zeros((), dtype=torch.float64)] * len(ids)
+    ids = src.tolist()
+    rows = []
+    copy_probs = [torch.zeros((), dtype=torch.float64)] * len(ids)
     for vector, attended, last in zip(outputs, weights, tgt_in.tolist(), strict=True):
-        match = sum(c.item() for c, each in zip(copied, ids, strict=True) if each == last)
+        match = sum(
+            c.item() for c, token_id in zip(copy_probs, ids, strict=True) if token_id == last
+        )
         continued = [0.0] * len(ids)
         for s in range(1, len(ids)):
             if ids[s - 1] == last:
-                continued[s] = copied[s - 1].item() / (match + 0.01)
+                continued[s] = copy_probs[s - 1].item() / (match + 0.01)
         logit = vector @ layer.continuation.weight[0] + layer.continuation.bias[0]
         for r, value in zip(continued, values, strict=True):
             logit = logit + r * (value @ for_continuation)
-        share, total = logit.sigmoid(), attended.sum()
-        copied = [
+        share = logit.sigmoid()
+        total = attended.sum()
+        copy_probs = [
             (1 - share * sum(continued)) * a / total + share * r
             for a, r in zip(attended, continued, strict=True)
         ]
         logit = vector @ layer.gate.weight[0] + layer.gate.bias[0]
-        for c, value in zip(copied, values, strict=True):
+        for c, value in zip(copy_probs, values, strict=True):
             logit = logit + c * (value @ for_gate)
         gate = logit.sigmoid()
         generated = model.projection(vector).softmax(-1)
         probs = []
         for token in range(V):
-            mass = sum(c for c, each in zip(copied, ids, strict=True) if each == token)
+            mass = sum(c for c, token_id in zip(copy_probs, ids, strict=True) if token_id == token)
             probs.append(gate * generated[token] + (1 - gate) * mass)
         rows.append(torch.stack(probs))
     return torch.stack(rows).log()

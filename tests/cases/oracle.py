@@ -27,8 +27,8 @@ class Memory(NamedTuple):
     def select(self, rows: Tensor) -> "Memory":
         return Memory(self.pad_mask[rows])
 
-    def put(self, rows: Tensor, other: "Memory", taken: Tensor | slice) -> None:
-        self.pad_mask[rows] = other.pad_mask[taken]
+    def put(self, rows: Tensor, source: "Memory", source_rows: Tensor | slice) -> None:
+        self.pad_mask[rows] = source.pad_mask[source_rows]
 
 
 class State(NamedTuple):
@@ -37,8 +37,8 @@ class State(NamedTuple):
     def select(self, rows: Tensor) -> "State":
         return State(self.history[rows])
 
-    def put(self, rows: Tensor, other: "State", taken: Tensor | slice) -> None:
-        self.history[rows] = other.history[taken]
+    def put(self, rows: Tensor, source: "State", source_rows: Tensor | slice) -> None:
+        self.history[rows] = source.history[source_rows]
 
 
 class Step(NamedTuple):
@@ -101,19 +101,25 @@ class Places:
     def __init__(self, model: Any, source: Ids) -> None:
         self.model = model
         self.memory, state = model.start(model.encode(*pad_sources([source])))
-        self.known = {(): self.step(BOS_ID, state, 0.0, None)}
+        self.by_prefix = {(): self.step(BOS_ID, state, 0.0, None)}
 
     def after(self, ids: tuple[int, ...]) -> Place:
-        if ids not in self.known:
-            before = self.after(ids[:-1])
-            total = before.total + before.log_probs[ids[-1]]
-            self.known[ids] = self.step(ids[-1], before.state, total, before.attention_weights)
-        return self.known[ids]
+        if ids not in self.by_prefix:
+            previous = self.after(ids[:-1])
+            total = previous.total + previous.log_probs[ids[-1]]
+            self.by_prefix[ids] = self.step(
+                ids[-1], previous.state, total, previous.attention_weights
+            )
+        return self.by_prefix[ids]
 
     def step(self, token: int, state: Any, total: float, weights: Tensor | None) -> Place:
         step = self.model.step(torch.tensor([token]), state, self.memory)
         log_probs = self.model.project(step.outputs).log_softmax(-1)[0].tolist()
-        parts = [each for each in (weights, step.attention_weights) if each is not None]
+        parts = [
+            weights_of_step
+            for weights_of_step in (weights, step.attention_weights)
+            if weights_of_step is not None
+        ]
         return Place(step.state, total, log_probs, torch.cat(parts) if parts else None)
 
 
@@ -169,7 +175,7 @@ def check_ranking(
 
 
 def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, float]]:
-    return sorted(scored, key=lambda each: each[1], reverse=True)[:count]
+    return sorted(scored, key=lambda pair: pair[1], reverse=True)[:count]
 
 
 def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float) -> None:

@@ -14,7 +14,7 @@ def prefix_of(*states: dict[int, int | None]) -> Prefix:
         [
             PrefixState(
                 np.array(list(state)),
-                {token: after for token, after in state.items() if after is not None},
+                {token: target for token, target in state.items() if target is not None},
             )
             for state in states
         ],

@@ -36,8 +36,8 @@ def fuzz_lines(count: int, seed: int) -> Iterator[bytes]:
     kinds = list(KINDS.values())
     for _ in range(count):
         length = generator.choice((1, 1, 2, 3, 5, 8, 13, 21))
-        longer = 40 if generator.random() < 0.002 else 1
-        line = generator.choice(kinds)(generator, length * longer)
+        factor = 40 if generator.random() < 0.002 else 1
+        line = generator.choice(kinds)(generator, length * factor)
         yield line if isinstance(line, bytes) else line.encode()
 
 

@@ -81,26 +81,29 @@ def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Ten
     if model.copying is None:
         return model.project(unrolled.outputs)[0].log_softmax(-1)
     positions = SourcePositions(
-        *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
+        *(array.expand(tgt_in.shape[1], *array.shape[1:]) for array in unrolled.positions)
     )
-    weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
+    weights = unrolled.attention_weights[0]
+    continued = unrolled.continued[0]
     return model.project(model.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
-def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
+def same(left_list: list[Hypothesis], right_list: list[Hypothesis]) -> bool:
     """Return whether two results are bitwise equal."""
-    return [each[:2] for each in one] == [each[:2] for each in other] and all(
+    return [hypothesis[:2] for hypothesis in left_list] == [
+        hypothesis[:2] for hypothesis in right_list
+    ] and all(
         left.attention_weights is right.attention_weights  # None
         if left.attention_weights is None or right.attention_weights is None
         else np.array_equal(left.attention_weights, right.attention_weights)
-        for left, right in zip(one, other, strict=True)
+        for left, right in zip(left_list, right_list, strict=True)
     )
 
 
-def model_of(decoder: str, **more: object) -> Seq2Seq:
+def model_of(decoder: str, **overrides: object) -> Seq2Seq:
     """Return a model so large that another order of summation changes results."""
     keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
-    keys |= more
+    keys |= overrides
     if decoder == "bahdanau":
         keys["attention_size"] = 32
     with torch.random.fork_rng(devices=[]):

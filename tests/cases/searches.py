@@ -33,7 +33,7 @@ def requests_of(
     """Return a request for each source."""
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     lexical = lexical or [NO_LEXICAL] * len(sources)
-    return [Request(*each) for each in zip(sources, limits, prefixes, lexical, strict=True)]
+    return [Request(*fields) for fields in zip(sources, limits, prefixes, lexical, strict=True)]
 
 
 def search(
@@ -49,19 +49,19 @@ def search(
     """Search by the torch engine over a model; the engine of exported models must find the same."""
     requests = requests_of(sources, limits, prefixes, lexical)
     counts = not isinstance(model, Seq2Seq | Ensemble)  # its steps, so that a search changes it
-    own = copy.deepcopy(model) if counts else model
+    host_model = copy.deepcopy(model) if counts else model
     error = None
     try:
-        found = module.search(TorchEngine(model, device), requests, options, on_found)
+        lists = module.search(TorchEngine(model, device), requests, options, on_found)
     except NonFiniteError as raised:
         error = raised
     if error is not None:
         with pytest.raises(NonFiniteError) as again:
-            module.search(host_engine(own), requests, options)
+            module.search(host_engine(host_model), requests, options)
         assert again.value.sentence == error.sentence
         raise error
-    check_lists(module.search(host_engine(own), requests, options), found)
-    return found
+    check_lists(module.search(host_engine(host_model), requests, options), lists)
+    return lists
 
 
 def row_search(
@@ -71,58 +71,67 @@ def row_search(
 
     The other engine must find the same in every fourth call.
     """
-    engine, host, calls = TorchEngine(model, torch.device("cpu")), host_engine(model), count()
+    engine = TorchEngine(model, torch.device("cpu"))
+    host = host_engine(model)
+    calls = count()
 
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
-        chosen = [requests[row] for row in rows]
-        lists = module.search(engine, chosen, options)
+        row_requests = [requests[row] for row in rows]
+        lists = module.search(engine, row_requests, options)
         if next(calls) % 4 == 0:
-            check_lists(module.search(host, chosen, options), lists)
+            check_lists(module.search(host, row_requests, options), lists)
         return lists
 
     return results
 
 
 def check_lists(
-    found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
+    actual: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
 ) -> None:
     """Assert that two searches found the same, up to rounding and ties."""
-    for one, other in zip(expected, found, strict=True):
-        scores = [each.score for each in other]
-        np.testing.assert_allclose(scores, [each.score for each in one], rtol=1e-4, atol=1e-5)
-        for hypothesis, repeated in zip(one, other, strict=True):
+    for expected_list, actual_list in zip(expected, actual, strict=True):
+        scores = [candidate.score for candidate in actual_list]
+        np.testing.assert_allclose(
+            scores, [candidate.score for candidate in expected_list], rtol=1e-4, atol=1e-5
+        )
+        for hypothesis, repeated in zip(expected_list, actual_list, strict=True):
             if hypothesis.ids == repeated.ids:  # otherwise they tie
                 check_equal(hypothesis, repeated)
-        different = sum(each.ids != again.ids for each, again in zip(one, other, strict=True))
+        different = sum(
+            candidate.ids != again.ids
+            for candidate, again in zip(expected_list, actual_list, strict=True)
+        )
         ties = sum(math.isclose(a, b, abs_tol=1e-4) for a, b in pairwise(sorted(scores)))
         assert different <= 2 * ties
 
 
 def check_other_kernels(
-    found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
+    actual: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
 ) -> None:
     """Assert that searches by different kernels found the same, up to rounding.
 
     Rounding decides between tokens that tie, and other hypotheses follow: so may one list of 50.
     """
     different = 0
-    for one, other in zip(expected, found, strict=True):
-        if [each.ids for each in one] != [each.ids for each in other]:
+    for expected_list, actual_list in zip(expected, actual, strict=True):
+        if [candidate.ids for candidate in expected_list] != [
+            candidate.ids for candidate in actual_list
+        ]:
             different += 1
             continue
-        for hypothesis, repeated in zip(one, other, strict=True):
+        for hypothesis, repeated in zip(expected_list, actual_list, strict=True):
             np.testing.assert_allclose(repeated.score, hypothesis.score, rtol=1e-4, atol=1e-5)
             check_equal(hypothesis, repeated)
     assert different <= math.ceil(len(expected) / 50)
 
 
-def check_equal(one: Hypothesis, other: Hypothesis) -> None:
+def check_equal(expected: Hypothesis, actual: Hypothesis) -> None:
     """Assert that log-probabilities and attention weights are those of another search."""
-    np.testing.assert_allclose(other.log_probs, one.log_probs, rtol=1e-4, atol=1e-5)
-    assert (one.attention_weights is None) == (other.attention_weights is None)
-    if one.attention_weights is not None and other.attention_weights is not None:
+    np.testing.assert_allclose(actual.log_probs, expected.log_probs, rtol=1e-4, atol=1e-5)
+    assert (expected.attention_weights is None) == (actual.attention_weights is None)
+    if expected.attention_weights is not None and actual.attention_weights is not None:
         np.testing.assert_allclose(
-            other.attention_weights, one.attention_weights, rtol=1e-4, atol=1e-5
+            actual.attention_weights, expected.attention_weights, rtol=1e-4, atol=1e-5
         )
 
 

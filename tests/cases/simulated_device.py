@@ -64,13 +64,13 @@ class SimulatedTensor(Tensor):
         layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
         kind = {"dtype": inner.dtype, "device": DEVICE}
         # A view of a normal tensor is a normal one.
-        outside = (
+        no_simulation = (
             torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
         )
-        with outside:
-            made = Tensor._make_wrapper_subclass(cls, inner.size(), **layout, **kind)
-        made.inner = inner
-        return made
+        with no_simulation:
+            wrapper = Tensor._make_wrapper_subclass(cls, inner.size(), **layout, **kind)
+        wrapper.inner = inner
+        return wrapper
 
     def __repr__(self) -> str:
         return f"SimulatedTensor({self.inner})"
@@ -98,13 +98,14 @@ class Simulation(TorchDispatchMode):
         self._float64 = float64
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found, schema = _run(func, args, kwargs or {}, self.reads), _schema(func)
-        on_device = [each for each in _tensors([found]) if isinstance(each, SimulatedTensor)]
+        result = _run(func, args, kwargs or {}, self.reads)
+        schema = _schema(func)
+        on_device = [tensor for tensor in _tensors([result]) if isinstance(tensor, SimulatedTensor)]
         if on_device and not schema.is_view and "empty" not in schema.name:
             self.launches[schema.name] += 1
-        if not self._float64 and any(each.dtype == torch.float64 for each in on_device):
+        if not self._float64 and any(tensor.dtype == torch.float64 for tensor in on_device):
             raise Float64(f"{func}: the device has no float64")
-        return found
+        return result
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -116,22 +117,27 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], reads: list[str] | None) 
     """Run one operation on the values of its arguments."""
     schema = _schema(func)
     tensors = _tensors([*args, *kwargs.values()])
-    simulated = [each for each in tensors if isinstance(each, SimulatedTensor)]
-    target = None if (found := kwargs.get("device")) is None else torch.device(found)
+    simulated = [argument for argument in tensors if isinstance(argument, SimulatedTensor)]
+    device = kwargs.get("device")
+    target = None if device is None else torch.device(device)
     on_device = bool(simulated) if target is None else target.type == DEVICE.type
     if simulated:
-        _check(func, schema, [each for each in tensors if not isinstance(each, SimulatedTensor)])
+        _check(
+            func,
+            schema,
+            [argument for argument in tensors if not isinstance(argument, SimulatedTensor)],
+        )
         if reads is not None and (not on_device or _waits(schema.name, args)):
             reads.append(_place())
     if target is not None and on_device:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    inner = [_values(each) for each in args]
-    found = func(*inner, **{name: _values(each) for name, each in kwargs.items()})
+    inner = [_values(argument) for argument in args]
+    result = func(*inner, **{name: _values(argument) for name, argument in kwargs.items()})
     if not on_device:
-        return found
+        return result
     if written := _written(schema, args, kwargs):
         return written[0] if len(written) == 1 else tuple(written)
-    return _on_device(found)
+    return _on_device(result)
 
 
 # Arguments and results are tensors, lists of them and other values; torch's trees take longer.
@@ -139,13 +145,13 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], reads: list[str] | None) 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:
     """Return the tensors among values and in lists of them."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors
 
 
 def _values(argument: Any) -> Any:
@@ -179,32 +185,34 @@ class _Schema(NamedTuple):
 def _schema(func: Any) -> _Schema:
     name = func.__name__.partition(".")[0]
     schema = func._schema
-    aliases = [each.alias_info for each in schema.returns]
+    aliases = [argument.alias_info for argument in schema.returns]
     written = (
-        (position, each.name)
-        for position, each in enumerate(schema.arguments if schema.returns else ())
-        if each.alias_info is not None and each.alias_info.is_write
+        (position, argument.name)
+        for position, argument in enumerate(schema.arguments if schema.returns else ())
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
     return _Schema(
         name,
         on_cpu_only=func.namespace != "aten" or any(word in name for word in _CPU_ONLY),
-        is_view=any(each is not None and not each.is_write for each in aliases),
+        is_view=any(argument is not None and not argument.is_write for argument in aliases),
         written=tuple(written),
     )
 
 
-def _check(func: Any, schema: _Schema, others: list[Tensor]) -> None:
+def _check(func: Any, schema: _Schema, host_tensors: list[Tensor]) -> None:
     """Refuse what CUDA would refuse: numbers may come from the CPU, other tensors may not."""
     if schema.on_cpu_only:
         raise CpuOnly(f"{func}: exists on CPUs only")
-    if schema.name not in _BETWEEN and any(each.dim() for each in others):
+    if schema.name not in _BETWEEN and any(tensor.dim() for tensor in host_tensors):
         raise DeviceMismatch(f"{func}: tensors of {DEVICE} and of the CPU")
 
 
 def _waits(name: str, args: Any) -> bool:
     """Return whether an operation needs values, or the size of its result, on the host."""
     masks = _tensors(args[1:]) if name == "index" else []
-    return name.startswith(_HOST_READS) or any(each.dtype == torch.bool for each in masks)
+    return name.startswith(_HOST_READS) or any(
+        index_mask.dtype == torch.bool for index_mask in masks
+    )
 
 
 def _written(schema: _Schema, args: Any, kwargs: dict[str, Any]) -> list[Any]:

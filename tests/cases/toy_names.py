@@ -47,7 +47,8 @@ def spelled(name: str) -> str:
 
 def some_names(count: int, seed: int) -> list[str]:
     """Return different names of two or three open syllables."""
-    generator, names = random.Random(seed), dict[str, None]()
+    generator = random.Random(seed)
+    names = dict[str, None]()
     while len(names) < count:
         syllables = generator.choice((2, 3))
         letters = (
@@ -59,27 +60,30 @@ def some_names(count: int, seed: int) -> list[str]:
 
 def name_pairs(names: list[str], count: int, seed: int) -> list[Pair]:
     """Return sentences with one of the names, with two, or with none."""
-    generator, pairs = random.Random(seed), []
+    generator = random.Random(seed)
+    pairs = []
     for _ in range(count):
         first, second = generator.sample(names, 2)
-        ends = [spelled(each) + generator.choice(ENDINGS) for each in (first, second)]
+        first_in_tgt, second_in_tgt = (
+            spelled(name) + generator.choice(ENDINGS) for name in (first, second)
+        )
         does = generator.choice(("walks", "sleeps"))
         thing = generator.choice(("house", "water", "tree"))
-        one, two, one_in, two_in = first, second, *ends
-        it, it_does = WORDS[thing], WORDS[does]
-        src, tgt, found = generator.choice(
+        it = WORDS[thing]
+        it_does = WORDS[does]
+        src, tgt, names_of_pair = generator.choice(
             [
-                (f"{one} {does} today.", f"{one_in} {WORDS['today']} {it_does}.", [one]),
+                (f"{first} {does} today.", f"{first_in_tgt} {WORDS['today']} {it_does}.", [first]),
                 (
-                    f"{one} and {two} see the {thing}.",
-                    f"{one_in} {two_in} {it} {WORDS['see']}.",
-                    [one, two],
+                    f"{first} and {second} see the {thing}.",
+                    f"{first_in_tgt} {second_in_tgt} {it} {WORDS['see']}.",
+                    [first, second],
                 ),
-                (f"The {thing} of {one} {does}.", f"{one_in} {it} {it_does}.", [one]),
-                (f"{one}'s {thing} {does}.", f"{one_in} {it} {it_does}.", [one]),
+                (f"The {thing} of {first} {does}.", f"{first_in_tgt} {it} {it_does}.", [first]),
+                (f"{first}'s {thing} {does}.", f"{first_in_tgt} {it} {it_does}.", [first]),
                 (f"{thing.capitalize()} {does} today.", f"{it} {WORDS['today']} {it_does}.", []),
                 (f"The big {thing} {does}.", f"{WORDS['big']} {it} {it_does}.", []),
             ]
         )
-        pairs.append(Pair(src, tgt, {each: spelled(each) for each in found}))
+        pairs.append(Pair(src, tgt, {name: spelled(name) for name in names_of_pair}))
     return pairs

@@ -93,11 +93,14 @@ def assert_same_run(run: Path, expected: Path) -> None:
         assert (run / path.name).read_bytes() == path.read_bytes()
     assert (run / METRICS).read_text() == (expected / METRICS).read_text()
     assert (run / BEST).read_bytes() == (expected / BEST).read_bytes()
-    (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(expected / LAST)
-    assert counters["progress"] == wanted["progress"]
-    assert counters["limit"] == wanted["limit"]
-    assert tensors.keys() == wanted_tensors.keys()
-    for name, tensor in wanted_tensors.items():
+    (counters, tensors), (expected_counters, expected_tensors) = (
+        state_of(run / LAST),
+        state_of(expected / LAST),
+    )
+    assert counters["progress"] == expected_counters["progress"]
+    assert counters["limit"] == expected_counters["limit"]
+    assert tensors.keys() == expected_tensors.keys()
+    for name, tensor in expected_tensors.items():
         assert torch.equal(tensors[name], tensor), name
 
 

@@ -106,8 +106,8 @@ def test_epochs_and_seeds_differ_in_the_order_and_content_of_batches() -> None:
     for n in range(len(orders)):
         for m in range(n):
             assert orders[n] != orders[m]
-            shared = batch_sets[n] & batch_sets[m]
-            assert len(shared) < len(orders[n]) / 2
+            common = batch_sets[n] & batch_sets[m]
+            assert len(common) < len(orders[n]) / 2
 
 
 def sorted_by_length(pairs: EncodedPairs, budget: int) -> list[Rows]:
@@ -121,19 +121,20 @@ def sorted_by_length(pairs: EncodedPairs, budget: int) -> list[Rows]:
         steps = -(-tgt[i] // 2)
         return steps, -src[i] if steps % 2 else src[i]
 
-    rows, batches = sorted(range(len(src)), key=place), []
+    rows = sorted(range(len(src)), key=place)
+    batches = []
     while rows:
-        taken = 1
-        while taken < len(rows):
-            width = padded(max(src[i] for i in rows[: taken + 1]), 4)
-            height = padded(tgt[rows[taken]], 2)
-            if (taken + 1) * height > budget or (taken + 1) * width > 1.25 * budget:
+        row_count = 1
+        while row_count < len(rows):
+            width = padded(max(src[i] for i in rows[: row_count + 1]), 4)
+            height = padded(tgt[rows[row_count]], 2)
+            if (row_count + 1) * height > budget or (row_count + 1) * width > 1.25 * budget:
                 break
-            taken += 1
-        if taken < len(rows) and taken > ROW_STEP:
-            taken -= taken % ROW_STEP
-        batches.append(np.array(rows[:taken]))
-        rows = rows[taken:]
+            row_count += 1
+        if row_count < len(rows) and row_count > ROW_STEP:
+            row_count -= row_count % ROW_STEP
+        batches.append(np.array(rows[:row_count]))
+        rows = rows[row_count:]
     return batches
 
 
@@ -151,20 +152,23 @@ def padded_tokens(order: list[Rows], pairs: EncodedPairs, src_step: int, tgt_ste
 
 
 def test_without_an_epoch_the_order_equals_its_definition() -> None:
-    pairs, budget = pairs_like_speech(700), 260
-    wanted = as_lists(sorted_by_length(pairs, budget))
-    assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=None)) == wanted
+    pairs = pairs_like_speech(700)
+    budget = 260
+    expected = as_lists(sorted_by_length(pairs, budget))
+    assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=None)) == expected
 
 
-def repeated_shares(before: list[Rows], after: list[Rows]) -> tuple[float, float]:
+def repeated_shares(earlier_epoch: list[Rows], later_epoch: list[Rows]) -> tuple[float, float]:
     """Return the mean share of batch-mates that a pair had before: over pairs, over batch-mates."""
-    batch_of = {row: n for n, rows in enumerate(before) for row in rows.tolist()}
-    shares, met, mates = [], 0, 0
-    for rows in after:
+    batch_of = {row: n for n, rows in enumerate(earlier_epoch) for row in rows.tolist()}
+    shares = []
+    repeated_mates = 0
+    mates = 0
+    for rows in later_epoch:
         again = [Counter(batch_of[row] for row in rows.tolist())[batch_of[i]] - 1 for i in rows]
         shares += [count / (len(rows) - 1) for count in again if len(rows) > 1]
-        met, mates = met + sum(again), mates + len(rows) * (len(rows) - 1)
-    return float(np.mean(shares)), met / mates
+        repeated_mates, mates = repeated_mates + sum(again), mates + len(rows) * (len(rows) - 1)
+    return float(np.mean(shares)), repeated_mates / mates
 
 
 @pytest.fixture(scope="module")
@@ -198,16 +202,16 @@ def test_epochs_rarely_batch_the_same_pairs_at_little_cost_in_padding(
     shuffled only ties.
     """
     pairs = corpus_of(corpus, demo_corpora)
-    usual = sorted_by_length(pairs, budget)
-    most = 1.05 * padded_tokens(usual, pairs, 4, 2)
+    sorted_batches = sorted_by_length(pairs, budget)
+    max_tokens = 1.05 * padded_tokens(sorted_batches, pairs, 4, 2)
     for seed in (1, 2):
         epochs = [[*EpochOrder(pairs, budget, seed, epoch)] for epoch in range(4)]
-        assert max(padded_tokens(order, pairs, 1, 1) for order in epochs) <= most
-        for before, after in pairwise(epochs):
-            assert max(repeated_shares(before, after)) <= 0.05
-        for before, after in zip(epochs, epochs[2:], strict=False):
-            assert max(repeated_shares(before, after)) <= 0.2
-        assert len(epochs[0]) < 1.2 * len(usual)
+        assert max(padded_tokens(order, pairs, 1, 1) for order in epochs) <= max_tokens
+        for earlier_epoch, later_epoch in pairwise(epochs):
+            assert max(repeated_shares(earlier_epoch, later_epoch)) <= 0.05
+        for earlier_epoch, later_epoch in zip(epochs, epochs[2:], strict=False):
+            assert max(repeated_shares(earlier_epoch, later_epoch)) <= 0.2
+        assert len(epochs[0]) < 1.2 * len(sorted_batches)
 
 
 def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +246,11 @@ def test_lengths_are_counted_and_sorted_as_by_a_loop(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(length_windows, "_MAX_COUNTED", most_counted)
         assert length_windows._equal_pairs(src, tgt).tolist() == [*map(lengths.count, lengths)]
-    wanted = sorted(
+    expected = sorted(
         range(len(lengths)),
         key=lambda i: (lengths[i][1], lengths[i][0] * (-1 if lengths[i][1] % 2 else 1)),
     )
-    assert length_windows._sorted_rows(tgt, src).tolist() == wanted
+    assert length_windows._sorted_rows(tgt, src).tolist() == expected
 
 
 @settings(deadline=None)
@@ -274,7 +278,8 @@ def test_an_epoch_is_not_ordered_by_length() -> None:
 
 
 def test_batches_are_full_and_have_little_padding() -> None:
-    pairs, budget = pairs_like_speech(3000), 1000
+    pairs = pairs_like_speech(3000)
+    budget = 1000
     order = EpochOrder(pairs, budget, seed=1, epoch=None)
     real = sum(len(ids) + 1 for ids in pairs.tgt)
     padded = sum(len(rows) * max(len(pairs.tgt[i]) + 1 for i in rows) for rows in order)
@@ -286,12 +291,13 @@ def test_batches_are_full_and_have_little_padding() -> None:
 
 
 def test_a_small_corpus_is_shuffled_as_far_as_padding_allows() -> None:
-    pairs, budget = pairs_like_speech(3000), 1000
-    most = 1.05 * padded_tokens(sorted_by_length(pairs, budget), pairs, 4, 2)
+    pairs = pairs_like_speech(3000)
+    budget = 1000
+    max_tokens = 1.05 * padded_tokens(sorted_by_length(pairs, budget), pairs, 4, 2)
     epochs = [[*EpochOrder(pairs, budget, 1, epoch)] for epoch in range(3)]
-    assert sum(padded_tokens(order, pairs, 1, 1) for order in epochs[:2]) / 2 <= most
-    for before, after in pairwise(epochs):
-        assert max(repeated_shares(before, after)) <= 0.2
+    assert sum(padded_tokens(order, pairs, 1, 1) for order in epochs[:2]) / 2 <= max_tokens
+    for earlier_epoch, next_epoch in pairwise(epochs):
+        assert max(repeated_shares(earlier_epoch, next_epoch)) <= 0.2
 
 
 def test_large_batches_have_a_multiple_of_eight_rows() -> None:
@@ -323,7 +329,7 @@ def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], lis
     batch = make_batch(src, tgt)
     for ids, side in ((batch.src, src), (batch.tgt_in, tgt)):
         assert ids.shape == (len(rows), max(map(len, side)) + 1)
-    assert batch.src_lengths.tolist() == [len(one) + 1 for one in src]
+    assert batch.src_lengths.tolist() == [len(sentence) + 1 for sentence in src]
     assert {part.dtype for part in batch if part is not None} == {torch.int64}
     tgt_out = torch.full_like(batch.tgt_in, PAD_ID).flatten()
     tgt_out[batch.tgt_positions] = batch.tgt_out
@@ -332,7 +338,7 @@ def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], lis
         assert without_padding(batch.src[n]) == [*src[n], EOS_ID]
         assert without_padding(batch.tgt_in[n]) == [BOS_ID, *tgt[n]]
         assert without_padding(out) == [*tgt[n], EOS_ID]
-    assert len(batch.tgt_out) == sum(len(one) + 1 for one in tgt)
+    assert len(batch.tgt_out) == sum(len(sentence) + 1 for sentence in tgt)
 
 
 def without_padding(row: torch.Tensor) -> list[int]:
@@ -374,13 +380,13 @@ def test_pairs_that_are_too_long_are_skipped_and_counted(vocabularies: Vocabular
     assert len(some) + some.too_long == 150
     assert max(map(len, [*some.src, *some.tgt])) == longest
     assert some.src_texts[0] == SRC[0]
-    kept = [n for n in range(150) if SRC[n] in some.src_texts]
-    assert some.tgt_texts == [tgt_texts[n] for n in kept]
+    kept_rows = [n for n in range(150) if SRC[n] in some.src_texts]
+    assert some.tgt_texts == [tgt_texts[n] for n in kept_rows]
     for side, full, texts, vocabulary in (
         (some.src, everything.src, some.src_texts, vocabularies.src),
         (some.tgt, everything.tgt, some.tgt_texts, vocabularies.tgt),
     ):
-        assert list(side) == [full[n] for n in kept] == vocabulary.encode(texts)
+        assert list(side) == [full[n] for n in kept_rows] == vocabulary.encode(texts)
 
 
 def test_a_limit_of_one_token_less_skips_the_pair(vocabularies: Vocabularies) -> None:
@@ -396,18 +402,18 @@ def test_a_sample_that_is_too_long_keeps_the_usual_ids(vocabularies: Vocabularie
     rows = np.array([7, 3, 3, *range(20, len(pairs))])
     src, tgt = sampled_pairs(pairs, rows, vocabularies, longest, seed=5)
     free_src, free_tgt = sampled_pairs(pairs, rows, vocabularies, 10_000, seed=5)
-    kept = replaced = 0
+    sampled_count = replaced_count = 0
     for n, i in enumerate(rows):
         if max(len(free_src[n]), len(free_tgt[n])) > longest:
             assert (src[n], tgt[n]) == (pairs.src[i], pairs.tgt[i])
-            replaced += 1
+            replaced_count += 1
         else:
             assert (src[n], tgt[n]) == (free_src[n], free_tgt[n])
-            kept += src[n] != pairs.src[i] and tgt[n] != pairs.tgt[i]
+            sampled_count += src[n] != pairs.src[i] and tgt[n] != pairs.tgt[i]
         assert spelled(vocabularies.src, src[n]) == pairs.src_texts[i]
         assert spelled(vocabularies.tgt, tgt[n]) == pairs.tgt_texts[i]
-    assert replaced > 3
-    assert kept > 3
+    assert replaced_count > 3
+    assert sampled_count > 3
 
 
 def spelled(vocabulary: Vocabulary, row: list[int]) -> str:
@@ -415,9 +421,10 @@ def spelled(vocabulary: Vocabulary, row: list[int]) -> str:
 
 
 def test_samples_depend_only_on_pairs_rows_and_seed(vocabularies: Vocabularies) -> None:
-    pairs, rows = encode_pairs(SRC, TGT, vocabularies, None), np.array([4, 9, 2, 77])
+    pairs = encode_pairs(SRC, TGT, vocabularies, None)
+    rows = np.array([4, 9, 2, 77])
     first = sampled_pairs(pairs, rows, vocabularies, 100, seed=5)
-    other = sampled_pairs(pairs, rows, vocabularies, 100, seed=6)
+    other_seed = sampled_pairs(pairs, rows, vocabularies, 100, seed=6)
     assert sampled_pairs(pairs, rows, vocabularies, 100, seed=5) == first
-    assert first[0] != other[0]
-    assert first[1] != other[1]
+    assert first[0] != other_seed[0]
+    assert first[1] != other_seed[1]

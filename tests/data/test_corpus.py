@@ -82,13 +82,13 @@ def test_lines_do_not_depend_on_how_many_bytes_are_read_at_a_time(
     path = write(tmp_path / "text", content)
     undecodable = write(tmp_path / "undecodable", content.encode() + "ü".encode() + b"\xff\n")
     nul = write(tmp_path / "nul", content + "\n\0\n")
-    found = []
+    results = []
     for size in (1, 7, 1 << 20):
         monkeypatch.setattr(text_files, "_BLOCK_BYTES", size)
-        found.append((read_lines(path), refusal(undecodable), refusal(nul)))
-    assert found[0] == found[1] == found[2]
-    assert found[0][1].startswith(f"{undecodable}:11: byte 0xff at column 3 is not UTF-8. ")
-    assert found[0][2].startswith(f"{nul}:12: contains a NUL character; ")
+        results.append((read_lines(path), refusal(undecodable), refusal(nul)))
+    assert results[0] == results[1] == results[2]
+    assert results[0][1].startswith(f"{undecodable}:11: byte 0xff at column 3 is not UTF-8. ")
+    assert results[0][2].startswith(f"{nul}:12: contains a NUL character; ")
 
 
 # ---------------------------------------------------------------------------------- rejected files
@@ -154,10 +154,8 @@ def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
     src = write(tmp_path / "a.en", "one\n\nthree\n")
     tgt = write(tmp_path / "a.de", "eins\nzwei\ndrei\r\n")
     tsv = write(tmp_path / "a.tsv", "one\teins\n\tzwei\tCC-BY\tx\nthree\tdrei\n")
-    two_files, one_file = (
-        read_pairs(ParallelFiles(src=src, tgt=tgt)),
-        read_pairs(ParallelFiles(file=tsv)),
-    )
+    two_files = read_pairs(ParallelFiles(src=src, tgt=tgt))
+    one_file = read_pairs(ParallelFiles(file=tsv))
     assert (two_files.src, two_files.tgt) == (["one", "", "three"], ["eins", "zwei", "drei"])
     assert (one_file.src, one_file.tgt) == (two_files.src, two_files.tgt)
     assert len(one_file) == 3
@@ -177,9 +175,9 @@ def test_a_line_without_a_tab_is_refused(tmp_path: Path) -> None:
 
 def test_blank_pairs_are_skipped_and_counted() -> None:
     text = ParallelText(["a", "", "c", " \t", "e", "\u3000"], ["A", "B", "\xa0\r", " ", "E", "F"])
-    kept, skipped = usable(text)
-    assert (kept.src, kept.tgt, skipped) == (["a", "e"], ["A", "E"], 4)
-    assert usable(kept) == (kept, 0)
+    usable_pairs, skipped = usable(text)
+    assert (usable_pairs.src, usable_pairs.tgt, skipped) == (["a", "e"], ["A", "E"], 4)
+    assert usable(usable_pairs) == (usable_pairs, 0)
 
 
 def test_only_swapped_sides_are_refused() -> None:
@@ -190,11 +188,15 @@ def test_only_swapped_sides_are_refused() -> None:
     check_directions(train, [same], "xx")
     check_directions(ParallelText(train.src, train.src), [ParallelText(tgt, src)], "xx")
     check_directions(train, [ParallelText(["new"] * 40, ["words"] * 40)], "xx")
-    few = [" ".join(tgt).split()[n] for n in range(MIN_DISTINCT_WORDS - 1)]
-    check_directions(train, [ParallelText(few, src)], "xx")
-    for others in ([], [ParallelText(src, tgt, "valid")], [ParallelText(few, src, "valid")]):
+    few_words = [" ".join(tgt).split()[n] for n in range(MIN_DISTINCT_WORDS - 1)]
+    check_directions(train, [ParallelText(few_words, src)], "xx")
+    for other_texts in (
+        [],
+        [ParallelText(src, tgt, "valid")],
+        [ParallelText(few_words, src, "valid")],
+    ):
         with pytest.raises(UserError) as caught:
-            check_directions(train, [*others, ParallelText(tgt, src, "it")], "xx")
+            check_directions(train, [*other_texts, ParallelText(tgt, src, "it")], "xx")
         message = str(caught.value)
         assert message.startswith(
             "it: source and target seem to be swapped relative to the training files: "
@@ -219,16 +221,17 @@ def test_validation_by_the_training_text_is_noted() -> None:
         note = trained_on(train, ParallelText(train.src[rows], train.tgt[rows], "v"))
         assert note is not None
         assert note.startswith(f"warning: data.valid (v) {place}")
-    for other in (
+    for valid in (
         ParallelText(["a", "c"], ["A", "C"]),
         ParallelText(["b", "c"], ["B", "D"]),
         ParallelText(["a", "b", "c", "d"], ["A", "B", "C", "D"]),
     ):
-        assert trained_on(train, other) is None
+        assert trained_on(train, valid) is None
 
 
 def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
-    src, tgt = write(tmp_path / "a.en", "one\n\n"), write(tmp_path / "a.de", "\nzwei\n")
+    src = write(tmp_path / "a.en", "one\n\n")
+    tgt = write(tmp_path / "a.de", "\nzwei\n")
     with pytest.raises(UserError) as caught:
         usable(read_pairs(ParallelFiles(src=src, tgt=tgt)))
     assert str(caught.value).startswith(f"{src} and {tgt}: none of the 2 pairs has text on both ")
@@ -238,7 +241,8 @@ def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
 
 
 def test_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
-    src, tgt = write(tmp_path / "a.src", "a\nb\nc\n"), write(tmp_path / "a.tgt", "A\n")
+    src = write(tmp_path / "a.src", "a\nb\nc\n")
+    tgt = write(tmp_path / "a.tgt", "A\n")
     rule = "line n of one must translate line n of the other"
     for paths, counts in ((src, tgt), ("3 lines", "1")), ((tgt, src), ("1 line", "3")):
         with pytest.raises(UserError) as caught:

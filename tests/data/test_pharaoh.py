@@ -27,9 +27,9 @@ LINES = ["0-0 1-1 2-2", "", "0-0 1-0", "0-1\t0-0"]
 
 def read(path: Path, lines: list[str], has_tag: bool = False) -> list[list[int]]:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = list(aligned_pairs(iter(PAIRS), path, "the text", has_tag))
-    assert [pair for pair, _ in found] == PAIRS
-    return [links for _, links in found]
+    pairs_and_links = list(aligned_pairs(iter(PAIRS), path, "the text", has_tag))
+    assert [pair for pair, _ in pairs_and_links] == PAIRS
+    return [links for _, links in pairs_and_links]
 
 
 def test_links_are_read_in_parallel_with_the_pairs(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_tokens_map_to_their_words(vocabularies: Vocabularies, text: str) -> Non
     words = words_of(text)
     assert sorted(set(numbers.tolist())) == list(range(len(words)))
     for number, word in enumerate(words):
-        own = [each for each, n in zip(ids, numbers, strict=True) if n == number]
-        decoded = vocabulary.decode(own, [word])
+        ids_of_word = [token_id for token_id, n in zip(ids, numbers, strict=True) if n == number]
+        decoded = vocabulary.decode(ids_of_word, [word])
         assert decoded == word
 
 
@@ -112,18 +112,18 @@ def test_targets_equal_those_of_loops_over_words(vocabularies: Vocabularies) -> 
     words, targets = alignment_targets(src, tgt, links, vocabularies, texts)
     assert words.shape == (3, 1 + max(map(len, src)))
     assert targets.shape == (3, 1 + max(map(len, tgt)), 6)
-    for row, (pair, own) in enumerate(zip(pairs, links, strict=True)):
+    for row, (pair, links_of_pair) in enumerate(zip(pairs, links, strict=True)):
         numbers = word_numbers(src[row], vocabularies.src).tolist()
         assert words[row].tolist() == numbers + [6] * (words.shape[1] - len(numbers))
         expected = torch.zeros(targets.shape[1:])
-        for step, shares in enumerate(in_loops(pair[1], own, vocabularies)):
+        for step, shares in enumerate(in_loops(pair[1], links_of_pair, vocabularies)):
             for source, share in shares.items():
                 expected[step, source] = share
         assert torch.equal(targets[row], expected)
 
 
 @settings(max_examples=30)
-@given(links=st.lists(st.integers(0, 8), max_size=12).filter(lambda each: len(each) % 2 == 0))
+@given(links=st.lists(st.integers(0, 8), max_size=12).filter(lambda numbers: len(numbers) % 2 == 0))
 def test_links_outside_the_sentence_are_ignored(
     links: list[int], tiny_vocabularies: Vocabularies
 ) -> None:
@@ -175,16 +175,18 @@ def test_tokens_map_to_the_words_of_the_text_whatever_a_model_normalizes(
 
     seen = 0
     for text in STRANGE:
-        both = [
+        segmentations = [
             vocabulary.encode([text]),
             vocabulary.sample([text], 3) if name == "sampled" else [],
         ]
-        for ids in chain(*both):
+        for ids in chain(*segmentations):
             numbers = text_words(ids, text, vocabulary)
             seen += numbers is not None
             for number, word in enumerate(words_of(text) if numbers is not None else ()):
-                own = [each for each, n in zip(ids, numbers, strict=True) if n == number]
-                assert spelled(own) == spelled(vocabulary.encode([word])[0])
+                ids_of_word = [
+                    token_id for token_id, n in zip(ids, numbers, strict=True) if n == number
+                ]
+                assert spelled(ids_of_word) == spelled(vocabulary.encode([word])[0])
     assert seen >= len(STRANGE) / 3
 
 

@@ -46,10 +46,10 @@ class Answer(BaseHTTPRequestHandler):
         if name not in self.server.files:
             self.send_error(404, self.server.reason)
             return
-        missing = self.server.missing_bytes
+        missing_bytes = self.server.missing_bytes
         body = self.server.files[name]
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body) + missing))
+        self.send_header("Content-Length", str(len(body) + missing_bytes))
         self.end_headers()
         self.wfile.write(body)
 
@@ -233,13 +233,15 @@ def test_anki_is_split_without_losing_lines(
     assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
     folder = tmp_path / "anki-eng-mar"
     assert files_below(tmp_path) == {f"anki-eng-mar/{s}.tsv.gz" for s in ("train", "dev", "test")}
-    found = {split: lines_of(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
-    assert {split: len(lines) for split, lines in found.items()} == {
+    lines_by_split = {
+        split: lines_of(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")
+    }
+    assert {split: len(lines) for split, lines in lines_by_split.items()} == {
         "train": 184,
         "dev": 23,
         "test": 23,
     }
-    assert sorted(chain.from_iterable(found.values())) == sorted(PAIRS)
+    assert sorted(chain.from_iterable(lines_by_split.values())) == sorted(PAIRS)
     stdout = capsys.readouterr().out
     assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in stdout
     assert "specific to this command" in stdout
@@ -350,7 +352,8 @@ def test_no_sentence_of_either_language_is_in_two_splits() -> None:
 
 
 def test_the_split_does_not_depend_on_the_order_of_lines() -> None:
-    forwards, backwards = split_pairs(PAIRS), split_pairs(PAIRS[::-1])
+    forwards = split_pairs(PAIRS)
+    backwards = split_pairs(PAIRS[::-1])
     assert {split: lines[::-1] for split, lines in backwards.items()} == forwards
 
 

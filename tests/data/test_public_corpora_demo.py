@@ -115,8 +115,8 @@ def test_training_sentences_are_short_and_test_lengths_uniform(
     assert counts["train"].keys() == counts["valid"].keys() == {0, 1, 2}
     assert counts["test"] == dict.fromkeys(range(7), 100)
     train = corpora["demo-lengths"]["train"]
-    joined = [src for src, _ in train if re.search(",? (?:and|but) ", src)]
-    assert len(joined) > 1000  # long test sentences join clauses as training sentences do
+    joined_clauses = [src for src, _ in train if re.search(",? (?:and|but) ", src)]
+    assert len(joined_clauses) > 1000  # long test sentences join clauses as training sentences do
 
 
 def test_unpacking_reports_the_number_of_pairs(tmp_path: Path) -> None:

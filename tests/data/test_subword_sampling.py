@@ -45,27 +45,30 @@ def scores_of(vocabulary: Vocabulary) -> dict[str, float]:
 
 def bpe_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
     """Return exact probabilities: algorithm 1 of Provilkov et al. (2020) over dropped merges."""
-    scores, dropout = scores_of(vocabulary), vocabulary.sampling
-    found: Counter[Segmentation] = Counter()
+    scores = scores_of(vocabulary)
+    dropout = vocabulary.sampling
+    probabilities: Counter[Segmentation] = Counter()
 
     def follow(tokens: Segmentation, share: float) -> None:
         merges = [n for n, (a, b) in enumerate(pairwise(tokens)) if a + b in scores]
         for count in range(len(merges) + 1):
-            for kept in combinations(merges, count):
+            for kept_merges in combinations(merges, count):
                 part = share * (1 - dropout) ** count * dropout ** (len(merges) - count)
-                if not kept:
-                    found[tokens] += part
+                if not kept_merges:
+                    probabilities[tokens] += part
                     continue
-                n = max(kept, key=lambda n: (scores[tokens[n] + tokens[n + 1]], -n))
+                n = max(kept_merges, key=lambda n: (scores[tokens[n] + tokens[n + 1]], -n))
                 follow((*tokens[:n], tokens[n] + tokens[n + 1], *tokens[n + 2 :]), part)
 
     follow(tuple(SPACE + word), 1.0)
-    return found
+    return probabilities
 
 
 def bpe_draws(vocabulary: Vocabulary, word: str) -> Counter[Segmentation]:
     """Sample by the same algorithm step by step, as in the paper."""
-    scores, generator, found = scores_of(vocabulary), random.Random(1), Counter[Segmentation]()
+    scores = scores_of(vocabulary)
+    generator = random.Random(1)
+    draws = Counter[Segmentation]()
     for _ in range(DRAWS):
         tokens = [*(SPACE + word)]
         while True:
@@ -75,49 +78,55 @@ def bpe_draws(vocabulary: Vocabulary, word: str) -> Counter[Segmentation]:
                 break
             n = max(merges, key=lambda n: (scores[tokens[n] + tokens[n + 1]], -n))
             tokens[n : n + 2] = [tokens[n] + tokens[n + 1]]
-        found[tuple(tokens)] += 1
-    return found
+        draws[tuple(tokens)] += 1
+    return draws
 
 
 def unigram_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
     """Return the exact P(x) to the power of `sampling` for every segmentation (Kudo, 2018)."""
     scores = scores_of(vocabulary)
 
-    def every(text: str) -> Iterator[Segmentation]:
+    def segmentations(text: str) -> Iterator[Segmentation]:
         if not text:
             yield ()
         for end in range(1, len(text) + 1):
             if text[:end] in scores:
-                yield from ((text[:end], *rest) for rest in every(text[end:]))
+                yield from (
+                    (text[:end], *later_tokens) for later_tokens in segmentations(text[end:])
+                )
 
     weights = {
-        each: math.exp(vocabulary.sampling * sum(map(scores.__getitem__, each)))
-        for each in every(SPACE + word)
+        segmentation: math.exp(vocabulary.sampling * sum(map(scores.__getitem__, segmentation)))
+        for segmentation in segmentations(SPACE + word)
     }
-    return {each: weight / sum(weights.values()) for each, weight in weights.items()}
+    return {
+        segmentation: weight / sum(weights.values()) for segmentation, weight in weights.items()
+    }
 
 
 def sampled(vocabulary: Vocabulary, word: str, seed: int = 3) -> Counter[Segmentation]:
     ids = vocabulary.sample([word] * DRAWS, seed)
-    return Counter(tuple(vocabulary.tokens(each)) for each in ids)
+    return Counter(tuple(vocabulary.tokens(sample)) for sample in ids)
 
 
-def chi_square(counts: Counter[Segmentation], wanted: dict[Segmentation, float]) -> float:
+def chi_square(counts: Counter[Segmentation], probabilities: dict[Segmentation, float]) -> float:
     """Return the goodness-of-fit statistic in standard deviations; rare events are one class."""
-    assert counts.keys() <= wanted.keys()
-    common = {each: share for each, share in wanted.items() if share * DRAWS >= 10}
-    classes = [(counts[each], share * DRAWS) for each, share in common.items()]
-    rest = 1 - sum(common.values())
-    if rest * DRAWS >= 10:
-        classes.append((DRAWS - sum(count for count, _ in classes), rest * DRAWS))
+    assert counts.keys() <= probabilities.keys()
+    common = {
+        segmentation: share for segmentation, share in probabilities.items() if share * DRAWS >= 10
+    }
+    classes = [(counts[segmentation], share * DRAWS) for segmentation, share in common.items()]
+    rare_share = 1 - sum(common.values())
+    if rare_share * DRAWS >= 10:
+        classes.append((DRAWS - sum(count for count, _ in classes), rare_share * DRAWS))
     freedom = len(classes) - 1
     statistic = sum((count - expected) ** 2 / expected for count, expected in classes)
     return (statistic - freedom) / math.sqrt(2 * max(1, freedom))
 
 
-def words_of(least: int, most: int) -> list[str]:
+def words_of(min_length: int, max_length: int) -> list[str]:
     """Return the four longest words of the text that have `least` to `most` letters."""
-    words = {word for line in SRC for word in line.split() if least <= len(word) <= most}
+    words = {word for line in SRC for word in line.split() if min_length <= len(word) <= max_length}
     return sorted(words, key=lambda word: (-len(word), word))[:4]
 
 
@@ -133,10 +142,10 @@ def test_segmentations_have_the_probabilities_of_the_paper(kind: str, amount: fl
     vocabulary = trained(kind, amount).src
     several = 0
     for word in words_of(2, 7):
-        wanted = PROBABILITIES[kind](vocabulary, word)
-        assert sum(wanted.values()) == pytest.approx(1)
-        assert chi_square(sampled(vocabulary, word), wanted) < 5
-        several += len(wanted) > 2
+        probabilities = PROBABILITIES[kind](vocabulary, word)
+        assert sum(probabilities.values()) == pytest.approx(1)
+        assert chi_square(sampled(vocabulary, word), probabilities) < 5
+        several += len(probabilities) > 2
     assert several >= 2
 
 
@@ -153,9 +162,9 @@ def test_a_long_text_without_spaces_is_sampled_too() -> None:
     for kind in PROBABILITIES:
         vocabulary = trained(kind, OFTEN[kind]).src
         text = "".join(SRC)[:900].replace(" ", "")
-        one, two = vocabulary.sample([text, text], seed=1)
-        assert one != two
-        assert vocabulary.decode(one) == vocabulary.decode(two) == text
+        first, second = vocabulary.sample([text, text], seed=1)
+        assert first != second
+        assert vocabulary.decode(first) == vocabulary.decode(second) == text
 
 
 @one_quick("kind", PROBABILITIES)
@@ -178,8 +187,8 @@ def test_uniform_numbers_are_uniform_and_independent() -> None:
         assert np.abs(counts - 0.1).max() < 0.06
     assert np.abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.03
     assert np.abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.03
-    other = uniform(8, range(500), [40] * 500)
-    assert np.abs(np.corrcoef(numbers.ravel(), other)[0, 1]) < 0.03
+    other_numbers = uniform(8, range(500), [40] * 500)
+    assert np.abs(np.corrcoef(numbers.ravel(), other_numbers)[0, 1]) < 0.03
     assert uniform(7, [3, 499], [40, 2]).tolist() == [*numbers[3], *numbers[499, :2]]
     assert uniform(2**70, [], []).tolist() == []
 
@@ -192,9 +201,12 @@ def test_samples_of_a_pair_do_not_depend_on_the_batch(kind: str) -> None:
     for rows in ([5], [290, 5, 17], [17, 290]):
         some = sampled_pairs(pairs, np.array(rows), vocabularies, 10**6, seed=9)
         assert some == tuple([side[i] for i in rows] for side in everything)
-    other = sampled_pairs(pairs, np.arange(len(pairs)), vocabularies, 10**6, seed=10)
+    other_seed = sampled_pairs(pairs, np.arange(len(pairs)), vocabularies, 10**6, seed=10)
     for side in range(2):
-        same = sum(one == two for one, two in zip(everything[side], other[side], strict=True))
+        same = sum(
+            sample == other_sample
+            for sample, other_sample in zip(everything[side], other_seed[side], strict=True)
+        )
         assert same < 0.3 * len(pairs)
 
 
@@ -205,6 +217,8 @@ def test_the_sides_of_a_pair_are_sampled_independently() -> None:
     pairs = encode_pairs(SRC, SRC, joint, None)
     rows = np.arange(len(pairs))
     src, tgt = sampled_pairs(pairs, rows, joint, 10**6, seed=9)
-    assert sum(one != two for one, two in zip(src, tgt, strict=True)) > 0.5 * len(pairs)
+    assert sum(
+        src_sample != tgt_sample for src_sample, tgt_sample in zip(src, tgt, strict=True)
+    ) > 0.5 * len(pairs)
     src, tgt = sampled_pairs(pairs, rows, joint, 10**6, seed=9, alike=True)
     assert src == tgt

@@ -91,10 +91,10 @@ def test_json_values_survive_writing_and_reading(
     tmp_path: Path, rows: list[tuple[str, str, str]], nested: bool, ascii_only: bool
 ) -> None:
     objects: list[dict[str, object]] = []
-    for english, german, other in rows:
+    for english, german, other_value in rows:
         fields: dict[str, object] = {"german": german, "english": english}
-        objects.append({"id": other, **({"translation": fields} if nested else fields)})
-    lines = [json.dumps(each, ensure_ascii=ascii_only) for each in objects]
+        objects.append({"id": other_value, **({"translation": fields} if nested else fields)})
+    lines = [json.dumps(json_object, ensure_ascii=ascii_only) for json_object in objects]
     path = write(tmp_path / "a.jsonl", "".join(f"{line}\n" for line in lines))
     expected = [(as_line(english), as_line(german)) for english, german, _ in rows]
     assert pairs_of(path, COLUMNS) == expected

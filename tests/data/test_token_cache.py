@@ -76,16 +76,16 @@ def test_a_built_and_a_reused_cache_equal_data_in_memory(
     tmp_path: Path, run: Path, way: str
 ) -> None:
     files = write_files(tmp_path / "data", way)
-    wanted = read_into_memory(files)
-    assert (wanted.blank, wanted.same) == (1, 1)
-    assert 0 < wanted.pairs.too_long < 40
+    in_memory = read_into_memory(files)
+    assert (in_memory.blank, in_memory.same) == (1, 1)
+    assert 0 < in_memory.pairs.too_long < 40
     first = load_data(files, run)
     assert first.built == ["text", "vocabulary", "tokens"]
     assert entry(run, "text").parent.stat().st_mode & 0o077 == 0
     second = load_data(files, run.with_name("another"))
     assert second.built == second.notes == []
-    for found in (first, second):
-        assert_same_data(found, wanted)
+    for cached in (first, second):
+        assert_same_data(cached, in_memory)
 
 
 @pytest.mark.thorough
@@ -102,12 +102,12 @@ def test_workers_give_the_same_data(
 
 def test_samples_equal_those_of_text_in_memory(built: Built) -> None:
     rows = np.array([4, 60, 7, 11])
-    drawn = [
-        sampled_pairs(each.pairs, rows, each.vocabularies, LONGEST, seed)
+    samples = [
+        sampled_pairs(data.pairs, rows, data.vocabularies, LONGEST, seed)
         for seed in (1, 2)
-        for each in (load_data(built.files, built.run), built.wanted)
+        for data in (load_data(built.files, built.run), built.in_memory)
     ]
-    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
+    assert samples[0] == samples[1] != samples[2] == samples[3]
 
 
 line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=6)
@@ -133,7 +133,7 @@ def test_copied_text_equals_the_text_read(
             path.write_bytes(("\n".join(pair[side] for pair in pairs) + end).encode())
     refusal = None
     try:
-        wanted, blank = usable(read_pairs(files))
+        text_read, blank = usable(read_pairs(files))
     except UserError as error:
         refusal = str(error)
     if refusal is not None:
@@ -143,10 +143,10 @@ def test_copied_text_equals_the_text_read(
         return
     counts = copy_text(files, copy)
     sizes = {path.name: [path.stat().st_size, ""] for path in copy.iterdir()}
-    found = open_text(Entry(copy, counts, sizes), source_name(files))
-    assert counts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
-    assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
-    assert found.source_name == wanted.source_name
+    copied_text = open_text(Entry(copy, counts, sizes), source_name(files))
+    assert counts == {"pairs": len(text_read), "blank": blank, "same": count_same(text_read)}
+    assert (list(copied_text.src), list(copied_text.tgt)) == (text_read.src, text_read.tgt)
+    assert copied_text.source_name == text_read.source_name
 
 
 BAD: dict[str, tuple[str, bytes]] = {
@@ -173,11 +173,11 @@ def test_bad_text_is_refused_as_without_a_cache_and_leaves_no_files(
         paths = {"file": tmp_path / "tsv"} if side == "tsv" else {**paths, "src": tmp_path / "a.gz"}
     paths.get({"tsv": "file"}.get(side, side), tmp_path / "a.gz").write_bytes(data)
     files = ParallelFiles(**paths)
-    with pytest.raises(UserError) as wanted:
+    with pytest.raises(UserError) as without_cache:
         usable(read_pairs(files))
     with pytest.raises(UserError) as refused:
         load_data(files, run)
-    assert str(refused.value) == str(wanted.value)
+    assert str(refused.value) == str(without_cache.value)
     assert not run.parent.exists()
 
 
@@ -190,15 +190,18 @@ def test_a_changed_file_is_noticed_and_dependent_entries_are_rebuilt(
     load_data(files, run)
     old = entry(run, "tokens").name
     assert files.src is not None
-    stat, data = files.src.stat(), files.src.read_bytes()
+    stat = files.src.stat()
+    data = files.src.read_bytes()
     files.src.write_bytes(data.replace(b"same", b"SAME"))
     os.utime(files.src, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # keep the old modification time
     assert files.src.stat().st_size == stat.st_size
-    found = load_data(files, run)
-    assert found.built == ["text", "vocabulary", "tokens"]
-    assert len(found.notes) == 2
-    assert "text: rebuilt because the text or the settings behind it have changed" in found.notes[0]
-    assert_same_data(found, read_into_memory(files))
+    loaded = load_data(files, run)
+    assert loaded.built == ["text", "vocabulary", "tokens"]
+    assert len(loaded.notes) == 2
+    assert (
+        "text: rebuilt because the text or the settings behind it have changed" in loaded.notes[0]
+    )
+    assert_same_data(loaded, read_into_memory(files))
     assert entry(run, "tokens").name != old
 
 
@@ -274,12 +277,12 @@ def test_damage_is_detected_and_repaired_with_a_one_line_message(
         damage = fill  # a manifest has no checksum of its own
     built.copied_to(run)
     damage(entry(run, kind) / name)
-    found = load_data(built.files, run)
-    assert found.built == [kind]
-    (note,) = found.notes
+    data = load_data(built.files, run)
+    assert data.built == [kind]
+    (note,) = data.notes
     assert f"{entry(run, kind)}: rebuilt because {name} " in note
     assert "\n" not in note
-    assert_same_data(found, built.wanted)
+    assert_same_data(data, built.in_memory)
     assert load_data(built.files, run).built == []
 
 
@@ -292,21 +295,21 @@ def test_files_and_links_in_place_of_entries_are_replaced(
         shutil.rmtree(path)
         path.write_text("a file in its place")
     vocabulary = entry(run, "vocabulary")
-    other = vocabulary.rename(tmp_path / "elsewhere")
+    moved_entry = vocabulary.rename(tmp_path / "elsewhere")
     vocabulary.symlink_to(tmp_path / "nowhere")
-    assert_same_data(load_data(built.files, run), built.wanted)
+    assert_same_data(load_data(built.files, run), built.in_memory)
     assert not entry(run, "vocabulary").is_symlink()
-    assert (other / MANIFEST).is_file()
+    assert (moved_entry / MANIFEST).is_file()
 
 
 @pytest.mark.parametrize("content", [b"null", b'"text"', b"[]", b"\xff\xfe", b"", b'{"format": 0}'])
 def test_no_manifest_causes_a_traceback(built: Built, run: Path, content: bytes) -> None:
     built.copied_to(run)
     (entry(run, "text") / MANIFEST).write_bytes(content)
-    found = load_data(built.files, run)
+    data = load_data(built.files, run)
     reason = STALE if b"format" in content else f"{MANIFEST} is missing or damaged"
-    assert found.notes[0] == f"{entry(run, 'text')}: rebuilt because {reason}"
-    assert_same_data(found, built.wanted)
+    assert data.notes[0] == f"{entry(run, 'text')}: rebuilt because {reason}"
+    assert_same_data(data, built.in_memory)
 
 
 def test_batches_are_counted_once_for_all_starts(
@@ -314,7 +317,7 @@ def test_batches_are_counted_once_for_all_starts(
 ) -> None:
     monkeypatch.setattr(batching, "BLOCK_PAIRS", 20)
     built.copied_to(run)
-    wanted = [EpochOrder(built.wanted.pairs, 200, 1, epoch) for epoch in (0, 1, None)]
+    expected_orders = [EpochOrder(built.in_memory.pairs, 200, 1, epoch) for epoch in (0, 1, None)]
     for epoch in (0, None):
         EpochOrder(load_data(built.files, run).pairs, 200, 1, epoch)
     pairs = load_data(built.files, run).pairs
@@ -327,8 +330,8 @@ def test_batches_are_counted_once_for_all_starts(
         orders = [EpochOrder(pairs, 200, 1, epoch) for epoch in (0, 1, None)]
         with pytest.raises(AssertionError, match="called again"):
             EpochOrder(pairs, 300, 1, 0)
-    for order, other in zip(orders, wanted, strict=True):
-        assert [rows.tolist() for rows in order] == [rows.tolist() for rows in other]
+    for order, expected_order in zip(orders, expected_orders, strict=True):
+        assert [rows.tolist() for rows in order] == [rows.tolist() for rows in expected_order]
 
 
 @pytest.mark.parametrize("change", ["version", "numpy", "tokens", "damage"])
@@ -359,9 +362,9 @@ def test_the_cache_is_inside_the_run_if_its_parent_is_not_writable(
     monkeypatch.setattr(
         os, "access", lambda path, mode: Path(path) != run.parent and access(path, mode)
     )
-    found = load_data(files, run)
+    data = load_data(files, run)
     assert cache_of(run) == run / FOLDER
-    (note,) = found.notes
+    (note,) = data.notes
     assert f"are cached in {run / FOLDER}" in note
     assert not (run.parent / FOLDER).exists()
 
@@ -372,9 +375,9 @@ def test_the_environment_variable_sets_the_cache_folder_of_all_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(PLACE, "scratch/mine")
     place = tmp_path / "scratch" / "mine"
-    found = load_data(files, run)
-    assert_same_data(found, read_into_memory(files))
-    assert f"are cached in {place / FOLDER}" in found.notes[-1]
+    data = load_data(files, run)
+    assert_same_data(data, read_into_memory(files))
+    assert f"are cached in {place / FOLDER}" in data.notes[-1]
     assert not (run.parent / FOLDER).exists()
     assert load_data(files, tmp_path / "other" / "run").built == []
     assert place.stat().st_mode & 0o777 != 0o700  # only the cache folder in it is private
@@ -469,19 +472,19 @@ def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: 
 
 
 def test_runs_that_start_together_build_the_cache_once(files: ParallelFiles, run: Path) -> None:
-    found: list[LoadedData] = []
+    loaded: list[LoadedData] = []
     threads = [
-        threading.Thread(target=lambda: found.append(load_data(files, run.with_name("run"))))
+        threading.Thread(target=lambda: loaded.append(load_data(files, run.with_name("run"))))
         for _ in range(3)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    built = [name for data in found for name in data.built]
+    built = [name for data in loaded for name in data.built]
     assert sorted(built) == ["text", "tokens", "vocabulary"]
-    for each in found:
-        assert_same_data(each, read_into_memory(files))
+    for cached in loaded:
+        assert_same_data(cached, read_into_memory(files))
 
 
 def test_a_pipe_is_refused(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
@@ -508,7 +511,7 @@ def test_training_continues_without_its_cache_and_reports_counts(small_corpus: P
         place = small_corpus.parent / run
         return train(load_config(small_corpus, [*short, f"run_dir={place}"]), "cpu", resume)
 
-    wanted = trained("uninterrupted", 5)
+    uninterrupted = trained("uninterrupted", 5)
     again = trained("again", 2)
     text, _ = usable(
         read_pairs(
@@ -520,13 +523,13 @@ def test_training_continues_without_its_cache_and_reports_counts(small_corpus: P
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     too_long = encode_pairs(text.src, text.tgt, vocabularies, 40).too_long
     assert too_long > 0
-    for folder in (wanted, again):  # cache built and reused
+    for folder in (uninterrupted, again):  # cache built and reused
         log = (folder / LOG).read_text(encoding="utf-8")
         assert "skipped in training: 1 pair with a blank side\n" in log
         assert f"skipped in training: {too_long} pairs with more than 40 tokens on a side\n" in log
     shutil.rmtree(cache_of(again))
     trained("again", 5, resume=True)
-    assert (again / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
+    assert (again / METRICS).read_bytes() == (uninterrupted / METRICS).read_bytes()
     assert not (again / FOLDER).exists()
 
 
@@ -560,12 +563,13 @@ def test_one_process_opens_an_entry_while_another_builds_it(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one waits, and uses what the first one has built."""
-    copy, waiting = token_cache.copy_text, threading.Event()
+    copy = token_cache.copy_text
+    waiting = threading.Event()
     started: list[threading.Thread] = []
-    found: list[LoadedData] = []
+    loaded: list[LoadedData] = []
 
     def slow(*arguments: Any) -> Any:
-        thread = threading.Thread(target=lambda: found.append(load_data(files, run)))
+        thread = threading.Thread(target=lambda: loaded.append(load_data(files, run)))
         started.append(thread)
         thread.start()
         assert waiting.wait(600)
@@ -576,8 +580,8 @@ def test_one_process_opens_an_entry_while_another_builds_it(
     assert load_data(files, run).built[0] == "text"
     (thread,) = started
     thread.join()
-    assert_same_data(found[0], read_into_memory(files))
-    assert "text" not in found[0].built
+    assert_same_data(loaded[0], read_into_memory(files))
+    assert "text" not in loaded[0].built
 
 
 @pytest.mark.parametrize("letter", ["a", "ж", "字", "😀"])
@@ -585,5 +589,5 @@ def test_the_folder_of_a_cache_has_a_name_that_every_system_takes(letter: str) -
     corpora = tuple(Corpus(src=f"{letter * 80}{n}.en", tgt=f"{letter * 80}{n}.de") for n in "12")
     name = training_data_module._folder_name(corpora)
     assert len(name.encode()) <= 255
-    shown = "_1.en" if letter == "😀" else letter * (40 // len(letter.encode()))
-    assert name.startswith(f"{shown}-")
+    end_of_name = "_1.en" if letter == "😀" else letter * (40 // len(letter.encode()))
+    assert name.startswith(f"{end_of_name}-")

@@ -72,12 +72,12 @@ def test_a_link_that_leads_nowhere_in_place_of_an_entry_is_replaced(
     place = entry(run, kind)
     place.rename(tmp_path / "outside")
     place.symlink_to(tmp_path / "nowhere")
-    before = content_of(tmp_path / "outside")
-    found = load_data(built.files, run)
-    assert found.built == [kind]
+    content_before = content_of(tmp_path / "outside")
+    data = load_data(built.files, run)
+    assert data.built == [kind]
     assert not place.is_symlink()
-    assert_same_data(found, built.wanted)
-    assert content_of(tmp_path / "outside") == before
+    assert_same_data(data, built.in_memory)
+    assert content_of(tmp_path / "outside") == content_before
 
 
 def test_partial_entries_that_are_links_are_removed_without_their_targets(
@@ -87,7 +87,7 @@ def test_partial_entries_that_are_links_are_removed_without_their_targets(
     (tmp_path / "outside" / "mine").write_bytes(b"precious")
     (copied / f"text.1{PART_SUFFIX}").symlink_to(tmp_path / "outside")
     shutil.rmtree(entry(run, "tokens"))
-    assert_same_data(load_data(built.files, run), built.wanted)
+    assert_same_data(load_data(built.files, run), built.in_memory)
     assert not list(copied.glob(f"*{PART_SUFFIX}"))
     assert (tmp_path / "outside" / "mine").read_bytes() == b"precious"
 
@@ -111,17 +111,17 @@ def unprivileged() -> Iterator[Path]:
 @as_root
 def test_the_cache_of_another_user_is_not_used(built: Built, run: Path, copied: Path) -> None:
     """The cache is neither read nor written, even though its entries are intact."""
-    shared = cache_of(run)
-    os.chown(shared, UNPRIVILEGED, -1)
-    shared.chmod(0o777)
-    before = content_of(shared)
-    found = load_data(built.files, run)
-    assert found.built == ["text", "vocabulary", "tokens"]
-    assert found.notes == [
-        f"note: {shared} belongs to another user and is not used",
+    shared_cache = cache_of(run)
+    os.chown(shared_cache, UNPRIVILEGED, -1)
+    shared_cache.chmod(0o777)
+    content_before = content_of(shared_cache)
+    data = load_data(built.files, run)
+    assert data.built == ["text", "vocabulary", "tokens"]
+    assert data.notes == [
+        f"note: {shared_cache} belongs to another user and is not used",
         f"training text and token ids are cached in {run / FOLDER / copied.name}",
     ]
-    assert content_of(shared) == before
+    assert content_of(shared_cache) == content_before
     assert (run / FOLDER).stat().st_mode & 0o777 == 0o700
     assert load_data(built.files, run).built == []
 
@@ -133,7 +133,7 @@ def test_a_folder_planted_by_another_user_gets_no_text(
     os.chown(copied, UNPRIVILEGED, -1)
     copied.chmod(0o777)
     (copied / "planted").touch()
-    assert_same_data(load_data(built.files, run), built.wanted)
+    assert_same_data(load_data(built.files, run), built.in_memory)
     assert not (copied / "planted").exists()
     assert (copied.stat().st_uid, copied.stat().st_mode & 0o777) == (os.geteuid(), 0o700)
     assert list(cache_of(run).iterdir()) == [copied]
@@ -145,16 +145,17 @@ def test_an_entry_of_another_user_is_replaced(built: Built, run: Path, kind: str
     built.copied_to(run)
     path = entry(run, kind)
     os.chown(path, UNPRIVILEGED, -1)
-    found = load_data(built.files, run)
-    assert found.built == [kind]
-    assert found.notes == [f"{path}: rebuilt because it belongs to another user"]
-    assert_same_data(found, built.wanted)
+    data = load_data(built.files, run)
+    assert data.built == [kind]
+    assert data.notes == [f"{path}: rebuilt because it belongs to another user"]
+    assert_same_data(data, built.in_memory)
     assert path.stat().st_uid == 0
 
 
 def test_an_entry_that_cannot_be_removed_is_moved_out_of_the_way(unprivileged: Path) -> None:
     """The entry was planted by another user before the permissions of the cache were corrected."""
-    files, run = write_files(unprivileged / "data"), unprivileged / "runs" / "run"
+    files = write_files(unprivileged / "data")
+    run = unprivileged / "runs" / "run"
     assert load_data(files, run).built == ["text", "vocabulary", "tokens"]
     path = entry(run, "text")
     os.seteuid(0)
@@ -163,16 +164,16 @@ def test_an_entry_that_cannot_be_removed_is_moved_out_of_the_way(unprivileged: P
     (unprivileged / "planted").chmod(0o755)
     (unprivileged / "planted").rename(path)
     os.seteuid(UNPRIVILEGED)
-    found = load_data(files, run)
-    assert found.notes == [f"{path}: rebuilt because it belongs to another user"]
-    assert_same_data(found, read_into_memory(files))
+    data = load_data(files, run)
+    assert data.notes == [f"{path}: rebuilt because it belongs to another user"]
+    assert_same_data(data, read_into_memory(files))
 
 
 @pytest.mark.parametrize("umask", [0, 0o22, 0o77])
 def test_the_cache_is_made_private_whatever_its_permissions_were(
     built: Built, run: Path, umask: int
 ) -> None:
-    before = os.umask(umask)
+    umask_before = os.umask(umask)
     try:
         load_data(built.files, run)
         folders = [cache_of(run), entry(run, "text").parent]
@@ -182,7 +183,7 @@ def test_the_cache_is_made_private_whatever_its_permissions_were(
         assert load_data(built.files, run).notes == []
         assert [path.stat().st_mode & 0o777 for path in folders] == [0o700] * 2
     finally:
-        os.umask(before)
+        os.umask(umask_before)
 
 
 # ---------------------------------------------------------------------- content recorded by a run
@@ -196,7 +197,8 @@ def swap_case(folder: Path) -> None:
 
 def swap_ids(folder: Path) -> None:
     """Write other ids of the same structure: the first two source tokens of each pair swapped."""
-    ids, ends = np.fromfile(folder / "src.ids", np.uint16), np.fromfile(folder / "src.ends", int)
+    ids = np.fromfile(folder / "src.ids", np.uint16)
+    ends = np.fromfile(folder / "src.ends", int)
     starts = np.append(0, ends[:-1])[np.diff(ends, prepend=0) > 1]
     ids[starts], ids[starts + 1] = ids[starts + 1], ids[starts]
     ids.tofile(folder / "src.ids")
@@ -227,8 +229,8 @@ def test_an_entry_that_differs_from_the_recorded_one_is_rebuilt(
         encoded, notes = encoded_text(text, vocabularies, LONGEST)
         assert encoded.digests == digests
         assert [*text_notes, *notes] == [f"{path}: rebuilt because {name} is damaged"]
-        assert list(text.text.src) == list(built.wanted.text.src)
-        assert list(encoded.pairs.src) == list(built.wanted.pairs.src)
+        assert list(text.text.src) == list(built.in_memory.text.src)
+        assert list(encoded.pairs.src) == list(built.in_memory.pairs.src)
     with open_cache(built.files, run) as cache:
         text, _ = cached_text(built.files, cache, {"cache.tokens": "of another version"})
         _, (rebuilt, warning) = encoded_text(text, vocabularies, LONGEST)
@@ -271,7 +273,8 @@ def test_a_run_resumes_exactly_after_its_cache_was_changed(
     tokens = entry(corpus.parent / "again", "tokens")
     change(tokens)
     assert trained(corpus, "again", 4, "--resume") == 0
-    expected, again = corpus.parent / "uninterrupted", corpus.parent / "again"
+    expected = corpus.parent / "uninterrupted"
+    again = corpus.parent / "again"
     assert f"{tokens}: rebuilt because {reason}" in (again / LOG).read_text("utf-8")
     for name in (METRICS, BEST):
         assert (again / name).read_bytes() == (expected / name).read_bytes()
@@ -282,20 +285,20 @@ def test_a_run_resumes_exactly_after_its_cache_was_changed(
 
 def test_mapped_arrays_equal_those_in_memory(built: Built, run: Path) -> None:
     built.copied_to(run)
-    found = load_data(built.files, run)
-    assert found.pairs.src[3:9:2] == built.wanted.pairs.src[3:9:2]
-    assert found.text.src[-5:] == built.wanted.text.src[-5:]
+    data = load_data(built.files, run)
+    assert data.pairs.src[3:9:2] == built.in_memory.pairs.src[3:9:2]
+    assert data.text.src[-5:] == built.in_memory.text.src[-5:]
     with pytest.raises(IndexError):
-        found.pairs.src[len(built.wanted.pairs)]
+        data.pairs.src[len(built.in_memory.pairs)]
     keys = (slice(0, None, 3), slice(2, 80, 40), slice(5, 4), slice(40, 2, -7), slice(1, 90, 31))
     for key in (*keys, slice(None), slice(3, 9)):
-        assert found.text.src[key] == built.wanted.text.src[key]
+        assert data.text.src[key] == built.in_memory.text.src[key]
 
 
 def test_deleted_and_replaced_files_remain_readable(built: Built, run: Path) -> None:
     built.copied_to(run)
-    found = load_data(built.files, run)
+    data = load_data(built.files, run)
     cut(entry(run, "tokens") / MANIFEST)
     assert load_data(built.files, run).built == ["tokens"]
     shutil.rmtree(cache_of(run))
-    assert_same_data(found, built.wanted)
+    assert_same_data(data, built.in_memory)

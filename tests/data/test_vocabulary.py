@@ -131,8 +131,8 @@ def test_bytes_of_the_space_symbol_are_decoded_as_a_space(
     """A model may generate any bytes, one by one."""
     vocabulary = trained[kind]
     ids = {token: i for i, token in enumerate(vocabulary.tokens(range(len(vocabulary))))}
-    spelled = [ids[f"<0x{byte:02X}>"] for byte in "a▁b".encode()]
-    assert vocabulary.decode(spelled) == "a b"
+    byte_ids = [ids[f"<0x{byte:02X}>"] for byte in "a▁b".encode()]
+    assert vocabulary.decode(byte_ids) == "a b"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,23 +145,25 @@ def test_training_text_survives_a_round_trip(trained: dict[str, Vocabulary], kin
 def test_composed_and_decomposed_letters_have_the_same_ids(
     trained: dict[str, Vocabulary], kind: Kind
 ) -> None:
-    apart, joined = "ba e\u0301 ka", "ba \u00e9 ka"
-    assert trained[kind].encode([apart]) == trained[kind].encode([joined])
+    decomposed = "ba e\u0301 ka"
+    composed = "ba \u00e9 ka"
+    assert trained[kind].encode([decomposed]) == trained[kind].encode([composed])
 
 
 def test_an_unseen_word_is_unknown_to_a_word_vocabulary(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
-    known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
-    (ids,) = words.encode([f"{known} zyxwv {known}"])
+    known_word = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
+    (ids,) = words.encode([f"{known_word} zyxwv {known_word}"])
     assert [i == UNK_ID for i in ids] == [False, True, False]
-    assert words.decode(ids) == f"{known} {UNKNOWN} {known}"
+    assert words.decode(ids) == f"{known_word} {UNKNOWN} {known_word}"
 
 
 @settings(deadline=None)
 @given(text=st.text("ab 日▁\u0301\u00a0" + VOWELS, max_size=30) | st.sampled_from(SRC + UNUSUAL))
 def test_each_word_has_its_own_id_and_position(trained: dict[str, Vocabulary], text: str) -> None:
     """SentencePiece splits into the same words, but merges consecutive unknown words."""
-    words, vocabulary = words_of(text), trained["word"]
+    words = words_of(text)
+    vocabulary = trained["word"]
     (ids,) = vocabulary.encode([text])
     assert len(ids) == len(words)
     assert vocabulary.decode(ids, [w for w, i in zip(words, ids, strict=True) if i == UNK_ID]) == (
@@ -177,17 +179,17 @@ def test_each_word_has_its_own_id_and_position(trained: dict[str, Vocabulary], t
 
 def test_unknown_tokens_are_decoded_as_the_given_words(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
-    known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
+    known_word = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
     ids = [UNK_ID, UNK_ID, UNK_ID + 5, UNK_ID, EOS_ID]
-    assert words.decode(ids, ["x", "y z"]) == f"x y z {known} {UNKNOWN}"
-    assert words.decode(ids, ["x", "y", "z", "more"]) == f"x y {known} z"
+    assert words.decode(ids, ["x", "y z"]) == f"x y z {known_word} {UNKNOWN}"
+    assert words.decode(ids, ["x", "y", "z", "more"]) == f"x y {known_word} z"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_do_not_depend_on_the_other_texts(trained: dict[str, Vocabulary], kind: Kind) -> None:
     vocabulary = trained[kind]
-    together = vocabulary.encode(UNUSUAL + SRC[:40])
-    assert together == [vocabulary.encode([text])[0] for text in UNUSUAL + SRC[:40]]
+    ids_in_batch = vocabulary.encode(UNUSUAL + SRC[:40])
+    assert ids_in_batch == [vocabulary.encode([text])[0] for text in UNUSUAL + SRC[:40]]
     assert vocabulary.encode([]) == []
 
 
@@ -218,12 +220,12 @@ def test_tokens_concatenate_to_the_text(trained: dict[str, Vocabulary]) -> None:
 
 def test_sampled_ids_decode_to_the_same_text(sampler: Vocabulary) -> None:
     texts = [*UNUSUAL, *SRC]
-    usual = sampler.encode(texts)
+    usual_ids = sampler.encode(texts)
     for seed in (0, 1, 2**63 + 5):
-        drawn = sampler.sample(texts, seed)
-        assert [sampler.decode(ids) for ids in drawn] == [normalized(text) for text in texts]
-        assert drawn != usual
-        assert {type(i) for ids in drawn for i in ids} == {int}
+        samples = sampler.sample(texts, seed)
+        assert [sampler.decode(ids) for ids in samples] == [normalized(text) for text in texts]
+        assert samples != usual_ids
+        assert {type(i) for ids in samples for i in ids} == {int}
 
 
 def test_samples_of_different_seeds_differ(sampler: Vocabulary) -> None:
@@ -253,12 +255,12 @@ def test_a_sample_depends_only_on_texts_and_seed(sampler: Vocabulary, seed: int)
 def test_words_evicted_from_the_cache_are_sampled_as_before(
     sampler: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = sampler.sample(SRC, 5)
+    expected = sampler.sample(SRC, 5)
     monkeypatch.setattr("seq2seq.data.subword_sampling.MAX_NEW_WORDS", 7)
-    few = Vocabulary(sampler.model, sampler.sampling)
-    assert few.sample(SRC, 5) == wanted
-    assert len(few._sampler._cached) <= 7
-    assert len(few._sampler._previous) <= 7
+    with_small_cache = Vocabulary(sampler.model, sampler.sampling)
+    assert with_small_cache.sample(SRC, 5) == expected
+    assert len(with_small_cache._sampler._cached) <= 7
+    assert len(with_small_cache._sampler._previous) <= 7
 
 
 def test_a_part_of_a_large_text_trains_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,11 +272,11 @@ def test_a_part_of_a_large_text_trains_a_vocabulary(monkeypatch: pytest.MonkeyPa
 
 
 def test_concurrent_samples_do_not_affect_each_other(sampler: Vocabulary) -> None:
-    alone = [sampler.sample(SRC, seed) for seed in range(6)]
+    one_by_one = [sampler.sample(SRC, seed) for seed in range(6)]
     with ThreadPoolExecutor(6) as pool:
         for _ in range(5):
-            together = list(pool.map(lambda seed: sampler.sample(SRC, seed), range(6)))
-            assert together == alone
+            concurrent = list(pool.map(lambda seed: sampler.sample(SRC, seed), range(6)))
+            assert concurrent == one_by_one
 
 
 PROCESS = """
@@ -295,10 +297,13 @@ for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
 def test_another_process_trains_and_samples_identically(kind: Kind) -> None:
     settled = project_environment(Path(__file__).parents[1])
     command = [sys.executable, "-c", PROCESS, kind, str(SIZES[kind])]
-    done = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)
+    process = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)
     vocabulary = train(kind, sampling=0.3).src
-    model, drawn = vocabulary.model, repr(vocabulary.sample(SRC, 11)).encode()
-    assert done.stdout.split() == [hashlib.sha256(each).hexdigest() for each in (model, drawn)]
+    model = vocabulary.model
+    samples = repr(vocabulary.sample(SRC, 11)).encode()
+    assert process.stdout.split() == [
+        hashlib.sha256(content).hexdigest() for content in (model, samples)
+    ]
 
 
 # ------------------------------------------------------------------------------ training and saving
@@ -310,7 +315,8 @@ def test_training_twice_gives_the_same_bytes(trained: dict[str, Vocabulary], kin
 
 
 def test_joint_is_one_object_and_separate_are_two() -> None:
-    joint, separate = train("unigram"), train("unigram", size=340, joint=False)
+    joint = train("unigram")
+    separate = train("unigram", size=340, joint=False)
     assert joint.joint
     assert joint.src is joint.tgt
     assert not separate.joint
@@ -328,20 +334,22 @@ def test_separate_vocabularies_learn_from_their_own_side() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loaded_vocabulary_equals_the_saved_one(tmp_path: Path, kind: Kind, joint: bool) -> None:
     sampling = 0.3 if kind in ("unigram", "bpe") else 0.0
-    saved = train(kind, size=335 if kind != "word" else None, joint=joint, sampling=sampling)
+    trained_pair = train(kind, size=335 if kind != "word" else None, joint=joint, sampling=sampling)
     folder = tmp_path / "run" / "vocabulary"
-    save_vocabularies(saved, folder)
+    save_vocabularies(trained_pair, folder)
     names = ["joint.model"] if joint else ["src.model", "tgt.model"]
     assert sorted(path.name for path in folder.iterdir()) == names
     loaded = load_vocabularies(folder, sampling)
     assert loaded.joint == joint
-    assert saved.names is loaded.names is None
-    for before, after, texts in zip(saved[:2], loaded[:2], (SRC, TGT), strict=True):
-        assert after.model == before.model
-        assert len(after) == len(before)
-        assert after.encode(texts) == before.encode(texts)
+    assert trained_pair.names is loaded.names is None
+    for saved_side, loaded_side, texts in zip(
+        trained_pair[:2], loaded[:2], (SRC, TGT), strict=True
+    ):
+        assert loaded_side.model == saved_side.model
+        assert len(loaded_side) == len(saved_side)
+        assert loaded_side.encode(texts) == saved_side.encode(texts)
         if sampling:
-            assert after.sample(texts, 3) == before.sample(texts, 3)
+            assert loaded_side.sample(texts, 3) == saved_side.sample(texts, 3)
 
 
 # ---------------------------------------------------------------------- rejected settings and files
@@ -435,8 +443,8 @@ def test_a_missing_model_is_refused(
         (tmp_path / f"{present}.model").write_bytes(trained["bpe"].model)
     with pytest.raises(UserError) as caught:
         load_vocabularies(tmp_path)
-    missing = "tgt" if present == "src" else "src"
-    assert one_line(caught).startswith(f"{tmp_path / missing}.model: ")
+    missing_side = "tgt" if present == "src" else "src"
+    assert one_line(caught).startswith(f"{tmp_path / missing_side}.model: ")
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -457,19 +465,20 @@ def most_varied(sampler: Vocabulary) -> str:
 
 def test_a_word_of_a_pair_has_one_segmentation(sampler: Vocabulary) -> None:
     word = most_varied(sampler)
-    src, tgt = [f"{word} {SRC[n]}" for n in range(40)], [f"{TGT[n]} {word}" for n in range(40)]
-    drawn, drawn_tgt = sampler.sample_pairs(src, tgt, 5)
-    assert [sampler.decode(ids) for ids in drawn] == src
-    assert [sampler.decode(ids) for ids in drawn_tgt] == tgt
+    src = [f"{word} {SRC[n]}" for n in range(40)]
+    tgt = [f"{TGT[n]} {word}" for n in range(40)]
+    src_samples, tgt_samples = sampler.sample_pairs(src, tgt, 5)
+    assert [sampler.decode(ids) for ids in src_samples] == src
+    assert [sampler.decode(ids) for ids in tgt_samples] == tgt
     segmentations = set()
-    for ids, others in zip(drawn, drawn_tgt, strict=True):
+    for ids, tgt_ids in zip(src_samples, tgt_samples, strict=True):
         length = next(n for n in range(1, len(ids)) if sampler.decode(ids[:n]) == word)
-        assert others[-length:] == ids[:length]
+        assert tgt_ids[-length:] == ids[:length]
         segmentations.add(tuple(ids[:length]))
     assert len(segmentations) > 1
-    apart = sampler.sample(src, 5), sampler.sample(tgt, 6)
-    assert (drawn, drawn_tgt) != apart
-    assert sampler.sample_pairs(src, tgt, 5) == (drawn, drawn_tgt)
+    sampled_separately = sampler.sample(src, 5), sampler.sample(tgt, 6)
+    assert (src_samples, tgt_samples) != sampled_separately
+    assert sampler.sample_pairs(src, tgt, 5) == (src_samples, tgt_samples)
 
 
 def test_words_of_a_pair_match_despite_punctuation() -> None:

@@ -47,16 +47,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_segmentation_equals_that_of_the_model(tmp_path: Path, settings: dict[str, Any]) -> None:
-    own = trained(tmp_path / "a.model", **settings)
+    model = trained(tmp_path / "a.model", **settings)
     vocabulary = read(tmp_path / "a.model").src
     assert vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     for text in SRC:
         (ids,) = vocabulary.encode([text])
-        assert vocabulary.tokens(ids) == own.encode(text, out_type=str)
-        assert vocabulary.decode(ids) == own.decode(own.encode(text))
+        assert vocabulary.tokens(ids) == model.encode(text, out_type=str)
+        assert vocabulary.decode(ids) == model.decode(model.encode(text))
     (ids,) = vocabulary.encode(["日 bu"])  # encoded as bytes, not unknown
     assert vocabulary.decode(ids) == "日 bu"
-    scores = {own.id_to_piece(i): own.get_score(i) for i in range(len(own))}
+    scores = {model.id_to_piece(i): model.get_score(i) for i in range(len(model))}
     tokens = read_model(vocabulary.model).pieces
     assert {t.piece: t.score for t in tokens if t.piece in scores and t.type == 1} == {
         text: score
@@ -68,13 +68,13 @@ def test_segmentation_equals_that_of_the_model(tmp_path: Path, settings: dict[st
 
 
 def test_a_model_of_words_has_unknown_words(tmp_path: Path) -> None:
-    own = trained(tmp_path / "a.model", model_type="word")
+    model = trained(tmp_path / "a.model", model_type="word")
     vocabulary = read(tmp_path / "a.model").src
-    known = own.id_to_piece(5).removeprefix("\u2581")
-    (ids,) = vocabulary.encode([f"{known} zzz qqq {known}"])
+    known_word = model.id_to_piece(5).removeprefix("\u2581")
+    (ids,) = vocabulary.encode([f"{known_word} zzz qqq {known_word}"])
     assert ids[1:3] == [1, 1]
-    assert vocabulary.tokens(ids[::3]) == [f"\u2581{known}"] * 2
-    assert vocabulary.decode(ids, ["x", "y"]) == f"{known} x y {known}"
+    assert vocabulary.tokens(ids[::3]) == [f"\u2581{known_word}"] * 2
+    assert vocabulary.decode(ids, ["x", "y"]) == f"{known_word} x y {known_word}"
 
 
 def test_a_model_of_this_project_keeps_its_ids(tmp_path: Path) -> None:
@@ -93,10 +93,11 @@ def test_an_existing_model_can_sample(tmp_path: Path, kind: str) -> None:
     rate = 0.05 if kind != "bpe" else 0.3
     vocabulary = read(tmp_path / "a.model", sampling=rate, symbols=["<num>", "<2fr>"]).src
     texts = [f"<2fr> Bu\ufb01{text} <num>" for text in SRC[:100]]
-    plain, drawn = vocabulary.encode(texts), vocabulary.sample(texts, seed=1)
-    assert plain != drawn
-    assert [*map(vocabulary.decode, plain)] == [*map(vocabulary.decode, drawn)]
-    assert all(vocabulary.tokens(ids)[0] == "\u2581<2fr>" for ids in drawn)
+    plain = vocabulary.encode(texts)
+    samples = vocabulary.sample(texts, seed=1)
+    assert plain != samples
+    assert [*map(vocabulary.decode, plain)] == [*map(vocabulary.decode, samples)]
+    assert all(vocabulary.tokens(ids)[0] == "\u2581<2fr>" for ids in samples)
 
 
 def test_symbols_of_the_config_and_of_the_model_are_single_tokens(tmp_path: Path) -> None:
@@ -116,10 +117,10 @@ def test_tags_and_names_get_tokens(tmp_path: Path) -> None:
     assert leading_tags("<bt> bu", vocabulary.symbols) == "<bt>"
     from seq2seq.data.vocabulary.training import existing_vocabularies
 
-    named = existing_vocabularies(
+    with_names = existing_vocabularies(
         VocabularyConfig.model_validate({**config.model_dump(), "names": "placeholders"})
     ).src
-    assert named.tokens(NAME_IDS) == [*PLACEHOLDERS]
+    assert with_names.tokens(NAME_IDS) == [*PLACEHOLDERS]
 
 
 def test_two_models_belong_to_source_and_target(tmp_path: Path) -> None:
@@ -129,9 +130,9 @@ def test_two_models_belong_to_source_and_target(tmp_path: Path) -> None:
     src, tgt, _ = read(pair[0], model=pair, joint=False)
     assert src.tokens(range(len(src))) != tgt.tokens(range(len(tgt)))
     assert "!" in tgt.tokens(range(len(tgt)))
-    one = read(pair[0], joint=False)
-    assert one.src is not one.tgt
-    assert one.src.model == one.tgt.model == src.model
+    vocabularies = read(pair[0], joint=False)
+    assert vocabularies.src is not vocabularies.tgt
+    assert vocabularies.src.model == vocabularies.tgt.model == src.model
 
 
 @pytest.mark.parametrize(
@@ -184,9 +185,9 @@ def test_auto_chooses_a_size_that_the_text_allows(kind: str, joint: bool, pairs:
     letters = len(set("".join(SRC[:pairs])))
     for vocabulary in (src, tgt):
         assert 260 + letters <= len(vocabulary) <= auto_size(pairs, 30)
-    chosen = f"{len(src):,}" if joint else f"{len(src):,} and {len(tgt):,}"
+    sizes = f"{len(src):,}" if joint else f"{len(src):,} and {len(tgt):,}"
     notes = vocabulary_notes(config, Vocabularies(src, tgt))
-    assert notes == [f"vocabulary.size: auto chose {chosen} tokens"]
+    assert notes == [f"vocabulary.size: auto chose {sizes} tokens"]
 
 
 def test_an_automatic_word_vocabulary_has_the_words_that_occur_twice() -> None:

@@ -32,13 +32,13 @@ def toy_text() -> tuple[list[str], list[str]]:
 @pytest.fixture(scope="module")
 def vocabularies() -> dict[str, Vocabulary]:
     """Return a joint vocabulary of each type."""
-    found = {}
+    vocabularies_by_kind = {}
     for kind in KINDS:
         size = {"unigram": 290, "bpe": 300}.get(kind, 600)
         sampling = 0.6 if kind in ("unigram", "bpe") else 0.0
         config = VocabularyConfig(type=kind, size=size, sampling=sampling, symbols=SYMBOLS)  # type: ignore[arg-type]
-        found[kind] = train_vocabularies(config, *toy_text()).src
-    return found
+        vocabularies_by_kind[kind] = train_vocabularies(config, *toy_text()).src
+    return vocabularies_by_kind
 
 
 texts = st.lists(
@@ -49,11 +49,11 @@ texts = st.lists(
 
 def overlap(text: str) -> bool:
     """Return whether a symbol ends inside of the next one, so that only one of them can be kept."""
-    found = [match.span() for match in SYMBOL.finditer(text)]
+    spans = [match.span() for match in SYMBOL.finditer(text)]
     starts = [n for n in range(len(text)) if SYMBOL.match(text, n)]
     return any(
         first < n < end < SYMBOL.match(text, n).end()  # type: ignore[union-attr]
-        for first, end in found
+        for first, end in spans
         for n in starts
     )
 
@@ -70,13 +70,14 @@ def test_each_symbol_is_one_token_that_decoding_restores(
     vocabularies: dict[str, Vocabulary], kind: str, text: str, seed: int
 ) -> None:
     assume(kind != "unigram" or not overlap(text))
-    vocabulary, expected = vocabularies[kind], SYMBOL.findall(text)
+    vocabulary = vocabularies[kind]
+    expected = SYMBOL.findall(text)
     assert vocabulary.symbols == SYMBOLS
     ids = vocabulary.encode([text])
-    drawn = vocabulary.sample([text], seed) if kind in ("unigram", "bpe") else []
-    for (each,) in filter(None, (ids, drawn)):
-        assert symbols_in(vocabulary, each) == expected
-        decoded = vocabulary.decode(each)
+    samples = vocabulary.sample([text], seed) if kind in ("unigram", "bpe") else []
+    for (segmentation,) in filter(None, (ids, samples)):
+        assert symbols_in(vocabulary, segmentation) == expected
+        decoded = vocabulary.decode(segmentation)
         if kind == "word":
             assert SYMBOL.findall(decoded) == expected
         else:
@@ -103,8 +104,8 @@ def test_the_text_around_a_symbol_is_sampled(kind: str, rate: float) -> None:
         return len({tuple(vocabulary.sample([word], seed)[0]) for seed in range(20)})
 
     word = max(toy_words(90), key=segmentations)
-    drawn = [vocabulary.sample([f"{word}<num>{word}@x@{word}"], seed)[0] for seed in range(60)]
-    parts = [re.split(r"\|?(?:<num>|@x@)\|?", "|".join(vocabulary.tokens(ids))) for ids in drawn]
+    samples = [vocabulary.sample([f"{word}<num>{word}@x@{word}"], seed)[0] for seed in range(60)]
+    parts = [re.split(r"\|?(?:<num>|@x@)\|?", "|".join(vocabulary.tokens(ids))) for ids in samples]
     places = list(zip(*parts, strict=True))
     assert len(set(places[0])) > 1
     if kind == "bpe":  # this unigram vocabulary has complete words after a space, else characters
@@ -168,12 +169,12 @@ def test_names_within_symbols_are_not_masked() -> None:
     symbols = [f"<{name}>" for name in [names[0], *some_names(150, seed=9)]]
     src = [f"{symbols[0]} {pair.src}" for pair in pairs]
     tgt = [f"{pair.tgt} {symbols[0]}" for pair in pairs]
-    found = Names.from_bytes(learn_names(src, tgt, symbols).stored)
-    for one, other in zip(src, tgt, strict=True):
-        assert all(symbols[0] in side for side in found.mask_pair(one, other))
-    assert sum(found.mask_pair(*pair) != pair for pair in zip(src, tgt, strict=True)) > 200
+    learned_names = Names.from_bytes(learn_names(src, tgt, symbols).stored)
+    for src_line, tgt_line in zip(src, tgt, strict=True):
+        assert all(symbols[0] in side for side in learned_names.mask_pair(src_line, tgt_line))
+    assert sum(learned_names.mask_pair(*pair) != pair for pair in zip(src, tgt, strict=True)) > 200
     lines = [f"The house of {symbol} walks." for symbol in symbols]
-    assert [found.mask(line)[0].text for line in lines] == lines
+    assert [learned_names.mask(line)[0].text for line in lines] == lines
     without = learn_names(src, tgt)
     assert [without.mask(line)[0].text for line in lines] != lines
     assert b"symbols" not in without.stored
@@ -182,9 +183,9 @@ def test_names_within_symbols_are_not_masked() -> None:
 def test_numbers_within_symbols_are_not_replaced_by_invented_ones() -> None:
     src = ["Put <n1> n1 and <2fr> here, Tom and Mary."] * 30
     tgt = ["Tom und Mary, <n1> n1 und <2fr> hier."] * 30
-    drawn = NameInventor(src, tgt, 0.99, ["<n1>", "<2fr>"]).invent(src, tgt, seed=1)
-    assert all("<n1>" in side and "<2fr>" in side for sides in drawn for side in sides)
-    assert sum(" n1 " in side for side in drawn[0]) < 15
+    invented = NameInventor(src, tgt, 0.99, ["<n1>", "<2fr>"]).invent(src, tgt, seed=1)
+    assert all("<n1>" in side and "<2fr>" in side for sides in invented for side in sides)
+    assert sum(" n1 " in side for side in invented[0]) < 15
     plain = NameInventor(src, tgt, 0.99).invent(src, tgt, seed=1)
     assert any("<2fr>" not in side for side in plain[0])
 
@@ -193,7 +194,7 @@ def test_a_vocabulary_with_other_symbols_is_another_cache_entry(tmp_path: Path) 
     path = tmp_path / "a.tsv"
     src, tgt = toy_text()
     path.write_text("".join(f"{s}\t{t}\n" for s, t in zip(src, tgt, strict=True)), "utf-8")
-    found = []
+    checksums_and_ids = []
     for symbols in ((), ("<num>",), ("<num>", "@x@"), ("<num>",)):
         files = ParallelFiles(file=path)
         with open_cache(files, tmp_path / "runs" / "a") as cache:
@@ -202,6 +203,10 @@ def test_a_vocabulary_with_other_symbols_is_another_cache_entry(tmp_path: Path) 
             vocabularies, _ = cached_vocabularies(text, config)
             assert vocabularies.src.symbols == symbols
             pairs = encoded_text(text, vocabularies, 100)[0].pairs
-            found.append((checksums_of(vocabularies)["joint"], [*pairs.src[0]]))
-    assert found[1] == found[3]
-    assert len({checksum for checksum, _ in found}) == len({str(ids) for _, ids in found}) == 3
+            checksums_and_ids.append((checksums_of(vocabularies)["joint"], [*pairs.src[0]]))
+    assert checksums_and_ids[1] == checksums_and_ids[3]
+    assert (
+        len({checksum for checksum, _ in checksums_and_ids})
+        == len({str(ids) for _, ids in checksums_and_ids})
+        == 3
+    )
