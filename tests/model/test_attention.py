@@ -56,8 +56,10 @@ def load(layer: nn.Linear, weight: np.ndarray) -> None:
 @pytest.mark.approximate
 def test_additive_attention_gives_the_published_scores_and_context() -> None:
     generator = np.random.RandomState(42)
-    encoder_states, decoder_state = generator.randn(5, 16), generator.randn(1, 16)
-    layer_1, layer_2 = generator.randn(32, 10), generator.randn(10, 1)
+    encoder_states = generator.randn(5, 16)
+    decoder_state = generator.randn(1, 16)
+    layer_1 = generator.randn(32, 10)
+    layer_2 = generator.randn(10, 1)
     score = AdditiveScore(query_size=16, output_size=16, attention_size=10).double()
     load(score.key_projection, layer_1[:16])
     load(score.query_projection, layer_1[16:])
@@ -124,8 +126,8 @@ def times(weight: Tensor, vector: list[float]) -> list[float]:
 
 
 def plus(left: list[float], right: Tensor | list[float]) -> list[float]:
-    other = right.tolist() if isinstance(right, Tensor) else right
-    return [a + b for a, b in zip(left, other, strict=True)]
+    addends = right.tolist() if isinstance(right, Tensor) else right
+    return [a + b for a, b in zip(left, addends, strict=True)]
 
 
 def dot(left: list[float], right: list[float]) -> float:
@@ -134,26 +136,34 @@ def dot(left: list[float], right: list[float]) -> float:
 
 def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float], s: int) -> float:
     """Return the score of one query and one encoder output, from the parameters by name."""
-    own = dict(module.named_parameters())
+    parameters = dict(module.named_parameters())
     match name:
         case "normed_additive":
-            v, gain = own["energy.weight"][0].tolist(), own["gain"].item()
-            joined = plus(times(own["query_projection.weight"], q), own["query_projection.bias"])
-            joined = plus(joined, times(own["key_projection.weight"], h))
-            length = math.sqrt(sum(x * x for x in v))
-            return dot([gain * x / length for x in v], [math.tanh(x) for x in joined])
-        case "location":
-            return times(own["positions.weight"], q)[s]
-        case "additive":
-            joined = plus(
-                times(own["query_projection.weight"], q), times(own["key_projection.weight"], h)
+            v = parameters["energy.weight"][0].tolist()
+            gain = parameters["gain"].item()
+            energy = plus(
+                times(parameters["query_projection.weight"], q), parameters["query_projection.bias"]
             )
-            return dot(own["energy.weight"][0].tolist(), [math.tanh(x) for x in joined])
+            energy = plus(energy, times(parameters["key_projection.weight"], h))
+            length = math.sqrt(sum(x * x for x in v))
+            return dot([gain * x / length for x in v], [math.tanh(x) for x in energy])
+        case "location":
+            return times(parameters["positions.weight"], q)[s]
+        case "additive":
+            energy = plus(
+                times(parameters["query_projection.weight"], q),
+                times(parameters["key_projection.weight"], h),
+            )
+            return dot(parameters["energy.weight"][0].tolist(), [math.tanh(x) for x in energy])
         case "general":
-            return dot(q, times(own["key_projection.weight"], h)) / math.sqrt(H)
+            return dot(q, times(parameters["key_projection.weight"], h)) / math.sqrt(H)
         case "scaled_dot":
-            query = plus(times(own["query_projection.weight"], q), own["query_projection.bias"])
-            key = plus(times(own["key_projection.weight"], h), own["key_projection.bias"])
+            query = plus(
+                times(parameters["query_projection.weight"], q), parameters["query_projection.bias"]
+            )
+            key = plus(
+                times(parameters["key_projection.weight"], h), parameters["key_projection.bias"]
+            )
             return dot(query, key) / math.sqrt(A)
     return dot(q, h)
 
@@ -162,7 +172,8 @@ def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float],
 def test_scores_follow_their_equations(name: str) -> None:
     score = make_score(name)
     randomize(score)
-    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    outputs = random_tensor(B, S, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
     expected = [
         [[score_in_loops(name, score, q, h, s) for s, h in enumerate(source)] for q in asked]
         for source, asked in zip(outputs.tolist(), queries.tolist(), strict=True)
@@ -181,9 +192,14 @@ def test_values_are_the_encoder_outputs_unless_they_are_learned(name: str) -> No
     if name != "scaled_dot":
         assert values is outputs
         return
-    own = dict(score.named_parameters())
+    parameters = dict(score.named_parameters())
     expected = [
-        [plus(times(own["value_projection.weight"], h), own["value_projection.bias"]) for h in row]
+        [
+            plus(
+                times(parameters["value_projection.weight"], h), parameters["value_projection.bias"]
+            )
+            for h in row
+        ]
         for row in outputs.tolist()
     ]
     close(values, torch.tensor(expected, dtype=torch.float64))
@@ -195,13 +211,15 @@ def test_weights_are_the_same_function_of_the_query(name: str) -> None:
     randomize(score)
     keys = score.project(random_tensor(B, S, H, seed=1))[0]
     queries = random_tensor(B, K, H, seed=2)
-    own = score.weights()
-    projected = queries if own.query is None else queries @ own.query.t()
-    if own.bias is not None:
-        projected = projected + own.bias
+    score_weights = score.weights()
+    projected = queries if score_weights.query is None else queries @ score_weights.query.t()
+    if score_weights.bias is not None:
+        projected = projected + score_weights.bias
     pairs = keys[:, None] + projected[:, :, None]  # [B, K, S, A]
     products = (keys[:, None] * projected[:, :, None]).sum(-1)
-    expected = products if own.energy is None else (pairs.tanh() * own.energy).sum(-1)
+    expected = (
+        products if score_weights.energy is None else (pairs.tanh() * score_weights.energy).sum(-1)
+    )
     close(score(queries, keys), expected)
 
 
@@ -209,35 +227,39 @@ def test_each_head_equals_scaled_dot_attention_over_its_part() -> None:
     """Compare with attention over each part of the projections, concatenated."""
     multi_head = MultiHeadScore(H, H, HEADS * A, HEADS)
     randomize(multi_head)
-    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    outputs = random_tensor(B, S, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
     keys, values = multi_head.project(outputs)
     context, weights = masked_attention(multi_head(queries, keys), values, PAD_MASK)
-    contexts, head_weights = [], []
+    contexts = []
+    head_weights = []
     for head in range(HEADS):
         part = ScaledDotScore(H, H, A).double()
         rows = slice(head * A, (head + 1) * A)
-        own = dict(multi_head.named_parameters())
+        parameters = dict(multi_head.named_parameters())
         with torch.no_grad():
             for name, parameter in part.named_parameters():
-                parameter.copy_(own[name][rows])
+                parameter.copy_(parameters[name][rows])
         keys, values = part.project(outputs)
-        found = masked_attention(part(queries, keys), values, PAD_MASK)
-        contexts.append(found[0])
-        head_weights.append(found[1])
+        context_and_weights = masked_attention(part(queries, keys), values, PAD_MASK)
+        contexts.append(context_and_weights[0])
+        head_weights.append(context_and_weights[1])
     close(context, torch.cat(contexts, dim=-1))
     close(weights, sum(head_weights) / HEADS)
     assert multi_head.weights() is None
 
 
 def test_one_head_equals_scaled_dot_attention() -> None:
-    one, plain = MultiHeadScore(H, H, A, 1), ScaledDotScore(H, H, A)
-    randomize(one)
-    plain.double().load_state_dict(one.state_dict())
-    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    single_head = MultiHeadScore(H, H, A, 1)
+    plain = ScaledDotScore(H, H, A)
+    randomize(single_head)
+    plain.double().load_state_dict(single_head.state_dict())
+    outputs = random_tensor(B, S, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
     for left, right in zip(
         *(
-            masked_attention(each(queries, each.project(outputs)[0]), outputs, PAD_MASK)
-            for each in (one, plain)
+            masked_attention(score(queries, score.project(outputs)[0]), outputs, PAD_MASK)
+            for score in (single_head, plain)
         ),
         strict=True,
     ):
@@ -252,10 +274,11 @@ def test_heads_share_the_attention_size() -> None:
 def test_normed_additive_is_initialised_as_additive() -> None:
     torch.manual_seed(1)
     normed = NormedAdditiveScore(H, H, A).double()
-    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    outputs = random_tensor(B, S, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
     plain = AdditiveScore(H, H, A).double()
-    own = normed.state_dict()
-    plain.load_state_dict({name: own[name] for name in plain.state_dict()})
+    parameters = normed.state_dict()
+    plain.load_state_dict({name: parameters[name] for name in plain.state_dict()})
     expected = plain(queries, plain.project(outputs)[0])
     close(
         normed(queries, normed.project(outputs)[0]), expected, 1e-6
@@ -265,14 +288,15 @@ def test_normed_additive_is_initialised_as_additive() -> None:
 def test_the_norm_of_v_is_its_gain() -> None:
     score = NormedAdditiveScore(H, H, A)
     randomize(score)
-    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
-    before = score(queries, score.project(outputs)[0])
+    outputs = random_tensor(B, S, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
+    first_scores = score(queries, score.project(outputs)[0])
     with torch.no_grad():
         score.energy.weight.mul_(7)
-    close(score(queries, score.project(outputs)[0]), before)
+    close(score(queries, score.project(outputs)[0]), first_scores)
     with torch.no_grad():
         score.gain.mul_(3)
-    close(score(queries, score.project(outputs)[0]), 3 * before)
+    close(score(queries, score.project(outputs)[0]), 3 * first_scores)
 
 
 @pytest.mark.parametrize("beyond", [1, 4])
@@ -300,7 +324,8 @@ def test_a_window_beyond_the_last_position_does_not_divide_by_zero() -> None:
 
 
 def test_window_weights_mask_and_multiply() -> None:
-    scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
+    scores = random_tensor(B, K, S, seed=1)
+    values = random_tensor(B, S, A, seed=2)
     window_weights = random_tensor(B, K, S, seed=3).detach().abs()
     window_weights[:, :, 1] = 0
     context, weights = masked_attention(scores, values, PAD_MASK, window_weights)
@@ -321,11 +346,14 @@ def test_window_weights_mask_and_multiply() -> None:
 def test_concat_equals_additive_with_the_halves_of_one_matrix() -> None:
     score = make_score("additive")
     randomize(score)
-    outputs, query = random_tensor(B, S, H, seed=1), random_tensor(B, 1, H, seed=2)
-    own = dict(score.named_parameters())
-    matrix = torch.cat([own["query_projection.weight"], own["key_projection.weight"]], dim=1)
-    joined = torch.cat([query.expand(-1, S, -1), outputs], dim=-1)  # [q; h]
-    expected = torch.tanh(joined @ matrix.t()) @ own["energy.weight"][0]
+    outputs = random_tensor(B, S, H, seed=1)
+    query = random_tensor(B, 1, H, seed=2)
+    parameters = dict(score.named_parameters())
+    matrix = torch.cat(
+        [parameters["query_projection.weight"], parameters["key_projection.weight"]], dim=1
+    )
+    query_and_keys = torch.cat([query.expand(-1, S, -1), outputs], dim=-1)  # [q; h]
+    expected = torch.tanh(query_and_keys @ matrix.t()) @ parameters["energy.weight"][0]
     close(score(query, score.project(outputs)[0])[:, 0], expected)
 
 
@@ -335,7 +363,8 @@ def test_dot_refuses_unequal_sizes() -> None:
 
 
 def test_attend_averages_unpadded_values_by_the_softmax_of_their_scores() -> None:
-    scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
+    scores = random_tensor(B, K, S, seed=1)
+    values = random_tensor(B, S, A, seed=2)
     context, weights = masked_attention(scores, values, PAD_MASK)
     for b, length in enumerate((4, 2, 5)):
         for k in range(K):
@@ -366,7 +395,8 @@ def test_padding_has_no_weight_and_no_effect(dtype: torch.dtype) -> None:
 
 
 def test_no_gradient_reaches_padding() -> None:
-    scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
+    scores = random_tensor(B, K, S, seed=1)
+    values = random_tensor(B, S, A, seed=2)
     context, _ = masked_attention(scores, values, PAD_MASK)
     grad_scores, grad_values = torch.autograd.grad(context.square().sum(), (scores, values))
     assert torch.count_nonzero(grad_scores[PAD_MASK[:, None].expand_as(scores)]) == 0

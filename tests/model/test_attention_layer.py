@@ -29,9 +29,11 @@ KINDS = [Case("bahdanau", "coverage", False, 1), Case("luong", "coverage", True,
 @pytest.mark.parametrize("case", KINDS, ids=str)
 def test_scores_depend_on_all_earlier_attention(case: Case) -> None:
     """`e_s = v . tanh(W q + U h_s + w c_s)`, `c_s = a_1s + ... + a_{t-1,s}`: See et al. (2017)."""
-    decoder, embedded = make_decoder(case), embedded_targets()
-    own = {name: value.tolist() for name, value in decoder.named_parameters()}
-    v, w = own["score.energy.weight"][0], own["coverage.weight"]
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
+    parameters = {name: value.tolist() for name, value in decoder.named_parameters()}
+    v = parameters["score.energy.weight"][0]
+    w = parameters["coverage.weight"]
     memory, state = decoder.start(encoder_output(1))
     covered = [[0.0] * S for _ in range(B)]
     for t in range(T):
@@ -45,8 +47,8 @@ def test_scores_depend_on_all_earlier_attention(case: Case) -> None:
                 for a in range(A):
                     inner = w[a] * covered[b][s]
                     for n in range(H):
-                        inner += own["score.query_projection.weight"][a][n] * asking[b][n]
-                        inner += own["score.key_projection.weight"][a][n] * h[n]
+                        inner += parameters["score.query_projection.weight"][a][n] * asking[b][n]
+                        inner += parameters["score.key_projection.weight"][a][n] * h[n]
                     total += v[a] * math.tanh(inner)
                 scores.append(math.exp(total))
             weights = [score / sum(scores) for score in scores] + [0.0] * (S - length)
@@ -57,7 +59,8 @@ def test_scores_depend_on_all_earlier_attention(case: Case) -> None:
 
 
 def test_coverage_has_no_effect_at_initialisation() -> None:
-    keys, coverage = random_tensor(B, S, A, seed=1), random_tensor(B, 2, S, seed=2)
+    keys = random_tensor(B, S, A, seed=1)
+    coverage = random_tensor(B, 2, S, seed=2)
     score = AdditiveScore(H, H, A).double()
     query = random_tensor(B, 2, H, seed=3)
     close(score(query, Coverage(A).double()(keys, coverage)), score(query, keys))
@@ -65,7 +68,8 @@ def test_coverage_has_no_effect_at_initialisation() -> None:
 
 def test_gradients_equal_numerical_derivatives() -> None:
     module = Coverage(A).double()
-    keys, coverage = random_tensor(B, S, A, seed=1), random_tensor(B, 2, S, seed=2)
+    keys = random_tensor(B, S, A, seed=1)
+    coverage = random_tensor(B, 2, S, seed=2)
     assert torch.autograd.gradcheck(lambda k, c, _: module(k, c), (keys, coverage, module.weight))
 
 
@@ -80,11 +84,11 @@ def test_hypotheses_carry_their_own_coverage(case: Case) -> None:
     embedded = random_tensor(2 * B, 8, seed=2)
     step = one_step(decoder, embedded, state.select(rows), memory)
     for n, row in enumerate(rows.tolist()):
-        alone = one_step(
+        single_step = one_step(
             decoder,
             embedded[n : n + 1],
             state.select(torch.tensor([row])),
             memory.select(torch.tensor([row // 2])),
         )
-        close(step.attention_weights[n], alone.attention_weights[0])
-        close(step.state.coverage[n], alone.state.coverage[0])
+        close(step.attention_weights[n], single_step.attention_weights[0])
+        close(step.state.coverage[n], single_step.state.coverage[0])

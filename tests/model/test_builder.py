@@ -25,8 +25,12 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import token_loss
 from seq2seq.training.mixture_loss import LossWeights
 
-SRC_SIZE, TGT_SIZE = 17, 11
-E, H, D, A = 8, 12, 6, 7
+SRC_SIZE = 17
+TGT_SIZE = 11
+E = 8
+H = 12
+D = 6
+A = 7
 SRC = torch.tensor([[3, 7, 10, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
 SRC_LENGTHS = torch.tensor([5, 2, 4])
 TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
@@ -85,17 +89,19 @@ def test_encoder_and_decoder_have_their_own_depths(
     memory, state = model.start(encoded)
     assert state.hidden.shape == (len(SRC), decoder_layers, H)
     if keys["decoder"] != "bahdanau":
-        for own, final in ((state.hidden, encoded.hidden), (state.cell, encoded.cell)):
+        for initial, final in ((state.hidden, encoded.hidden), (state.cell, encoded.cell)):
             for level in range(decoder_layers):  # counted from the top
                 counterpart = max(0, encoder_layers - decoder_layers + level)
-                assert torch.equal(own[:, level], final[:, counterpart])
+                assert torch.equal(initial[:, level], final[:, counterpart])
     outputs = model(SRC, SRC_LENGTHS, TGT_IN)
     embedded = model.embed(TGT_IN)
     stacked = stack_steps(model.decoder, embedded, state, memory).outputs
     torch.testing.assert_close(outputs, stacked)
     (outputs * torch.linspace(-1, 1, outputs.numel()).view_as(outputs)).sum().backward()
-    trained = [each.grad for name, each in model.named_parameters() if "projection" not in name]
-    assert sum(each is not None for each in trained) >= len(trained) - 1
+    trained = [
+        parameter.grad for name, parameter in model.named_parameters() if "projection" not in name
+    ]
+    assert sum(parameter is not None for parameter in trained) >= len(trained) - 1
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -119,13 +125,13 @@ def test_every_model_trains_and_steps(keys: dict[str, Any], encoder: str, layers
 def test_the_config_sets_the_reading_direction(decoder: str) -> None:
     """With the same weights, one model reads a reversed source as the other reads the source."""
     plain, reversing = (
-        make_model(decoder=decoder, encoder=each) for each in ("forward", "reversed")
+        make_model(decoder=decoder, encoder=reading) for reading in ("forward", "reversed")
     )
     memory, state = reversing.start(reversing.encode(SRC[:1], SRC_LENGTHS[:1]))
     _, expected = plain.start(plain.encode(SRC[:1].flip(1), SRC_LENGTHS[:1]))
     torch.testing.assert_close(state.hidden, expected.hidden)
-    _, other = plain.start(plain.encode(SRC[:1], SRC_LENGTHS[:1]))
-    assert not torch.allclose(state.hidden, other.hidden)
+    _, plain_state = plain.start(plain.encode(SRC[:1], SRC_LENGTHS[:1]))
+    assert not torch.allclose(state.hidden, plain_state.hidden)
     assert memory.pad_mask.shape == SRC[:1].shape
 
 
@@ -133,7 +139,9 @@ def test_the_config_sets_the_reading_direction(decoder: str) -> None:
 def test_a_model_without_memory_has_the_same_shapes(keys: dict[str, Any]) -> None:
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in make_model(**keys).named_parameters()}
-    assert shapes == {name: each.shape for name, each in make_model(**keys).named_parameters()}
+    assert shapes == {
+        name: parameter.shape for name, parameter in make_model(**keys).named_parameters()
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,8 +166,8 @@ def test_the_config_names_decoder_and_score(name: str, score: type[nn.Module]) -
 def test_the_config_names_heads_windows_and_coverage() -> None:
     headed = make_model(decoder="luong", score={"scaled_dot": 3}).decoder.score
     assert (type(headed), headed.heads) == (MultiHeadScore, 3)
-    one = make_model(decoder="luong", score={"scaled_dot": 1}).decoder.score
-    assert type(one) is ScaledDotScore
+    single_head = make_model(decoder="luong", score={"scaled_dot": 1}).decoder.score
+    assert type(single_head) is ScaledDotScore
     for decoder in ("bahdanau", "luong"):
         plain = make_model(decoder=decoder).decoder
         assert plain.window is plain.coverage is None
@@ -251,11 +259,11 @@ def test_parameters_of_luongs_decoder(
     score: dict[str, Any], size: int, context: int, tied: bool
 ) -> None:
     output_size = E if tied else H
-    alone = size + lstm_size(E, H) + output_size * (context + H)
+    without_window = size + lstm_size(E, H) + output_size * (context + H)
     model = make_model(decoder="luong", input_feeding=False, tie_embeddings=tied, **score)
-    assert count(model.decoder) == alone
+    assert count(model.decoder) == without_window
     model = make_model(decoder="luong", tie_embeddings=tied, **score)
-    assert count(model.decoder) == alone + 4 * H * output_size
+    assert count(model.decoder) == without_window + 4 * H * output_size
 
 
 def test_parameters_of_the_plain_decoder() -> None:
@@ -286,11 +294,9 @@ def test_parameters_of_embeddings_and_projection(joint: bool, tied: bool, expect
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_tied_and_joint_weights_are_shared(joint: bool, tied: bool) -> None:
     model = make_model(joint, tie_embeddings=tied)
-    src, tgt, projection = (
-        model.encoder.embedding.weight,
-        model.tgt_embedding.weight,
-        model.projection.weight,
-    )
+    src = model.encoder.embedding.weight
+    tgt = model.tgt_embedding.weight
+    projection = model.projection.weight
     assert (projection is tgt) == tied
     assert (src is tgt) == (tied and joint)
     assert src.shape == (TGT_SIZE if joint else SRC_SIZE, E)
@@ -301,9 +307,9 @@ def test_tied_and_joint_weights_are_shared(joint: bool, tied: bool) -> None:
 def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) -> None:
     """Compare with a copy of the model in which every use has its own parameter."""
     gradients = []
-    for apart in (False, True):
+    for has_copies in (False, True):
         model = make_model(joint, decoder="bahdanau").double()
-        if apart:
+        if has_copies:
             model.projection = copy.deepcopy(model.projection)
             model.encoder.embedding = copy.deepcopy(model.encoder.embedding)
         outputs = model(SRC, SRC_LENGTHS, TGT_IN)
@@ -311,7 +317,7 @@ def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) ->
             outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), LossWeights(0.1)
         ).objective.backward()
         uses = [model.tgt_embedding.weight.grad]
-        if apart:
+        if has_copies:
             uses.append(model.projection.weight.grad)
             uses += [model.encoder.embedding.weight.grad] if joint else []
             assert all(use.any() for use in uses)
@@ -320,10 +326,10 @@ def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) ->
 
 
 def test_initial_weights_depend_on_the_seed() -> None:
-    one, same = (make_model().state_dict() for _ in range(2))
-    assert all(torch.equal(value, same[name]) for name, value in one.items())
-    other = build_model(make_config(), SRC_SIZE, TGT_SIZE, joint=False).state_dict()
-    assert not torch.equal(other["tgt_embedding.weight"], one["tgt_embedding.weight"])
+    weights, same_seed = (make_model().state_dict() for _ in range(2))
+    assert all(torch.equal(value, same_seed[name]) for name, value in weights.items())
+    other_seed = build_model(make_config(), SRC_SIZE, TGT_SIZE, joint=False).state_dict()
+    assert not torch.equal(other_seed["tgt_embedding.weight"], weights["tgt_embedding.weight"])
 
 
 def test_the_initial_projection_has_no_bias_and_embeddings_are_scaled() -> None:

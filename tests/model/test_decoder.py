@@ -51,12 +51,13 @@ def tanh(vector: Vector) -> Vector:
 
 def lstm(gates: Vector, cell: Vector) -> tuple[Vector, Vector]:
     """Return hidden and cell from gates (o, i, f, g) before their non-linearities."""
-    hidden, after = [], []
+    hidden = []
+    next_cell = []
     for n in range(H):
         o, i, f = (1 / (1 + math.exp(-gates[part * H + n])) for part in range(3))
-        after.append(f * cell[n] + i * math.tanh(gates[3 * H + n]))
-        hidden.append(o * math.tanh(after[-1]))
-    return hidden, after
+        next_cell.append(f * cell[n] + i * math.tanh(gates[3 * H + n]))
+        hidden.append(o * math.tanh(next_cell[-1]))
+    return hidden, next_cell
 
 
 def average(scores: Vector, values: list[Vector]) -> tuple[Vector, Vector]:
@@ -81,50 +82,55 @@ def twofold(xs: Vector) -> Vector:
     return [2 * x for x in xs]
 
 
-def input_gates(own: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
+def input_gates(parameters: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
     """Return the gate inputs of a layer from its input, its last hidden state and its bias."""
-    from_input = times(own["layers.0.input_weight"], y)
-    from_hidden = times(own["layers.0.hidden_weight"], hidden)
-    return add(from_input, from_hidden, own["layers.0.bias"].tolist())
+    from_input = times(parameters["layers.0.input_weight"], y)
+    from_hidden = times(parameters["layers.0.hidden_weight"], hidden)
+    return add(from_input, from_hidden, parameters["layers.0.bias"].tolist())
 
 
 def bahdanau_in_loops(
-    own: dict[str, Tensor], y: Vector, s: Vector, cell: Vector, h: list[Vector]
+    parameters: dict[str, Tensor], y: Vector, s: Vector, cell: Vector, h: list[Vector]
 ) -> tuple[Vector, Vector, Vector, Vector]:
     """e_j = v . tanh(W s + U h_j); c = sum a_j h_j; s' = LSTM([y; c], s); 2 tanh(R [4s'; 4c; y])"""
-    v, query = (
-        own["score.energy.weight"][0].tolist(),
-        times(own["score.query_projection.weight"], s),
-    )
+    v = parameters["score.energy.weight"][0].tolist()
+    query = times(parameters["score.query_projection.weight"], s)
     scores = [
         sum(a * b for a, b in zip(v, tanh(add(query, key)), strict=True))
-        for key in (times(own["score.key_projection.weight"], one) for one in h)
+        for key in (times(parameters["score.key_projection.weight"], position) for position in h)
     ]
     context, weights = average(scores, h)
-    gates = add(input_gates(own, y, s), times(own["context_gates.weight"], context))
+    gates = add(input_gates(parameters, y, s), times(parameters["context_gates.weight"], context))
     s, cell = lstm(gates, cell)
-    joined = times(own["output_layer.weight"], fourfold(s + context) + y)
-    outputs = twofold(tanh(add(joined, own["output_layer.bias"].tolist())))
+    product = times(parameters["output_layer.weight"], fourfold(s + context) + y)
+    outputs = twofold(tanh(add(product, parameters["output_layer.bias"].tolist())))
     return outputs, s, cell, weights
 
 
 def luong_in_loops(
-    own: dict[str, Tensor], y: Vector, hidden: Vector, cell: Vector, feed: Vector, h: list[Vector]
+    parameters: dict[str, Tensor],
+    y: Vector,
+    hidden: Vector,
+    cell: Vector,
+    feed: Vector,
+    h: list[Vector],
 ) -> tuple[Vector, Vector, Vector, Vector]:
     """h' = LSTM([y; feed], h); e_j = h' . W h_j; c = sum a_j h_j; h~ = tanh(4 W [c; h'])."""
-    gates = input_gates(own, y, hidden)
+    gates = input_gates(parameters, y, hidden)
     if feed:
-        gates = add(gates, times(own["input_feed_gates.weight"], feed))
+        gates = add(gates, times(parameters["input_feed_gates.weight"], feed))
     hidden, cell = lstm(gates, cell)
     scores = [
         sum(
             a * b / math.sqrt(H)  # the parameter is W sqrt(H)
-            for a, b in zip(hidden, times(own["score.key_projection.weight"], one), strict=True)
+            for a, b in zip(
+                hidden, times(parameters["score.key_projection.weight"], position), strict=True
+            )
         )
-        for one in h
+        for position in h
     ]
     context, weights = average(scores, h)
-    vector = tanh(times(own["attentional.weight"], fourfold(context + hidden)))
+    vector = tanh(times(parameters["attentional.weight"], fourfold(context + hidden)))
     return vector, hidden, cell, weights
 
 
@@ -141,50 +147,60 @@ def check_step(
 
 def test_bahdanau_steps_follow_the_equations_of_the_paper() -> None:
     decoder = make_decoder(Case("bahdanau", "additive", False, 1))
-    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    parameters = own_parameters(decoder)
+    encoded = encoder_output(1)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoded)
     first = one_step(decoder, embedded[:, 0], state, memory)
     second = one_step(decoder, embedded[:, 1], first.state, memory)
     for row, length in enumerate(SRC_LENGTHS):
-        h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
+        h = encoded.outputs[row, :length].tolist()
+        y = embedded[row].tolist()
         backward = encoded.hidden[row, 0, H - D :].tolist()
         start = add(
-            times(own["initial_hidden.weight"], backward), own["initial_hidden.bias"].tolist()
+            times(parameters["initial_hidden.weight"], backward),
+            parameters["initial_hidden.bias"].tolist(),
         )
-        outputs, s, cell, weights = bahdanau_in_loops(own, y[0], tanh(start), [0.0] * H, h)
+        outputs, s, cell, weights = bahdanau_in_loops(parameters, y[0], tanh(start), [0.0] * H, h)
         check_step(first, row, outputs, s, cell, weights)
-        check_step(second, row, *bahdanau_in_loops(own, y[1], s, cell, h))
+        check_step(second, row, *bahdanau_in_loops(parameters, y[1], s, cell, h))
 
 
 @pytest.mark.parametrize("feeding", [True, False], ids=["feeding", "no feeding"])
 def test_luong_steps_follow_the_equations_of_the_paper(feeding: bool) -> None:
     decoder = make_decoder(Case("luong", "general", feeding, 1))
-    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    parameters = own_parameters(decoder)
+    encoded = encoder_output(1)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoded)
     first = one_step(decoder, embedded[:, 0], state, memory)
     second = one_step(decoder, embedded[:, 1], first.state, memory)
     for row, length in enumerate(SRC_LENGTHS):
-        h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
+        h = encoded.outputs[row, :length].tolist()
+        y = embedded[row].tolist()
         start = (encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist())
         feed = [0.0] * R if feeding else []
-        vector, hidden, cell, weights = luong_in_loops(own, y[0], *start, feed, h)
+        vector, hidden, cell, weights = luong_in_loops(parameters, y[0], *start, feed, h)
         check_step(first, row, twofold(vector), hidden, cell, weights)
         feed = vector if feeding else []
-        vector, *rest = luong_in_loops(own, y[1], hidden, cell, feed, h)
-        check_step(second, row, twofold(vector), *rest)
+        vector, *state_and_weights = luong_in_loops(parameters, y[1], hidden, cell, feed, h)
+        check_step(second, row, twofold(vector), *state_and_weights)
 
 
 def test_plain_steps_are_an_lstm_and_an_output_layer() -> None:
     decoder = make_decoder(Case("plain", "", False, 1))
-    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    parameters = own_parameters(decoder)
+    encoded = encoder_output(1)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoded)
     step = one_step(decoder, embedded[:, 0], state, memory)
     assert step.attention_weights is None
     for row in range(B):
-        hidden, cell = encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist()
-        hidden, cell = lstm(input_gates(own, embedded[row, 0].tolist(), hidden), cell)
-        joined = times(own["output_layer.weight"], fourfold(hidden))
-        outputs = twofold(tanh(add(joined, own["output_layer.bias"].tolist())))
+        hidden = encoded.hidden[row, 0].tolist()
+        cell = encoded.cell[row, 0].tolist()
+        hidden, cell = lstm(input_gates(parameters, embedded[row, 0].tolist(), hidden), cell)
+        product = times(parameters["output_layer.weight"], fourfold(hidden))
+        outputs = twofold(tanh(add(product, parameters["output_layer.bias"].tolist())))
         check_step(step, row, outputs, hidden, cell, None)
 
 
@@ -193,11 +209,13 @@ def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     state = state._replace(cell=random_tensor(B, 2, H, seed=6))
-    after = one_step(decoder, embedded_targets()[:, 0], state, memory).state
+    next_state = one_step(decoder, embedded_targets()[:, 0], state, memory).state
     upper = decoder.layers[1]
-    hidden, cell = upper.step(upper.gates(after.hidden[:, 0]), state.hidden[:, 1], state.cell[:, 1])
-    close(after.hidden[:, 1], hidden)
-    close(after.cell[:, 1], cell)
+    hidden, cell = upper.step(
+        upper.gates(next_state.hidden[:, 0]), state.hidden[:, 1], state.cell[:, 1]
+    )
+    close(next_state.hidden[:, 1], hidden)
+    close(next_state.cell[:, 1], cell)
 
 
 @pytest.mark.parametrize("case", GLOBAL, ids=str)
@@ -240,7 +258,8 @@ def test_attention_weights_are_a_distribution_over_unpadded_positions(case: Case
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_plain_decoder_depends_only_on_the_final_state(layers: int) -> None:
-    decoder, embedded = make_decoder(Case("plain", "", False, layers)), embedded_targets()
+    decoder = make_decoder(Case("plain", "", False, layers))
+    embedded = embedded_targets()
     encoded = encoder_output(layers)
 
     def run(**changes: Tensor) -> Tensor:
@@ -250,8 +269,8 @@ def test_the_plain_decoder_depends_only_on_the_final_state(layers: int) -> None:
     expected = run()
     assert torch.equal(run(outputs=random_tensor(B, S, H, seed=20)), expected)
     for name in ("hidden", "cell"):
-        other = random_tensor(B, layers, H, seed=21)
-        assert not torch.allclose(run(**{name: other}), expected)
+        other_state = random_tensor(B, layers, H, seed=21)
+        assert not torch.allclose(run(**{name: other_state}), expected)
 
 
 # ----------------------------------------------------------------------- initial state, selection
@@ -259,7 +278,8 @@ def test_the_plain_decoder_depends_only_on_the_final_state(layers: int) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_start_state(case: Case) -> None:
-    decoder, encoded = make_decoder(case), encoder_output(case.num_layers)
+    decoder = make_decoder(case)
+    encoded = encoder_output(case.num_layers)
     memory, state = decoder.start(encoded)
     if case.kind == "bahdanau":
         backward = encoded.hidden[:, :, H - D :]
@@ -295,7 +315,8 @@ def test_luong_feeds_its_attentional_hidden_state_or_nothing(layers: int) -> Non
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_k_hypotheses_of_a_sentence_equal_k_copies_of_it(case: Case) -> None:
-    decoder, encoded = make_decoder(case), encoder_output(case.num_layers)
+    decoder = make_decoder(case)
+    encoded = encoder_output(case.num_layers)
     inputs = [random_tensor(B * K, E, seed=seed) for seed in (30, 31)]
     copies = torch.arange(B).repeat_interleave(K)
     memory, state = decoder.start(encoded)
@@ -305,13 +326,14 @@ def test_k_hypotheses_of_a_sentence_equal_k_copies_of_it(case: Case) -> None:
     )
     for embedded in inputs:
         step = one_step(decoder, embedded, state, memory)
-        copied = one_step(decoder, embedded, copied_state, copied_memory)
-        close(step.outputs, copied.outputs)
-        for left, right in zip(step.state, copied.state, strict=True):
+        step_of_copies = one_step(decoder, embedded, copied_state, copied_memory)
+        close(step.outputs, step_of_copies.outputs)
+        for left, right in zip(step.state, step_of_copies.state, strict=True):
             close(left, right)
         if case.kind != "plain":
-            close(step.attention_weights, copied.attention_weights)
-        state, copied_state = step.state, copied.state
+            close(step.attention_weights, step_of_copies.attention_weights)
+        state = step.state
+        copied_state = step_of_copies.state
 
 
 def test_select_takes_the_same_rows_of_every_part() -> None:
@@ -319,9 +341,9 @@ def test_select_takes_the_same_rows_of_every_part() -> None:
     state = DecoderState(*(random_tensor(B, size, seed=size) for size in (2, 3, 5)))
     memory = Memory(*(random_tensor(B, S, size, seed=size) for size in (2, 3)), torch.eye(B, S) > 0)
     for parts in (state, memory):
-        chosen = parts.select(rows)
-        assert type(chosen) is type(parts)
-        for part, source in zip(chosen, parts, strict=True):
+        selection = parts.select(rows)
+        assert type(selection) is type(parts)
+        for part, source in zip(selection, parts, strict=True):
             if source is None:
                 assert part is None
             else:
@@ -330,14 +352,15 @@ def test_select_takes_the_same_rows_of_every_part() -> None:
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
 def test_selected_hypotheses_continue_unchanged(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     state = one_step(decoder, embedded[:, 0], state, memory).state
     rows = torch.tensor([2, 1])
-    together = one_step(decoder, embedded[:, 1], state, memory)
-    chosen = one_step(decoder, embedded[rows, 1], state.select(rows), memory.select(rows))
-    close(chosen.outputs, together.outputs[rows])
-    close(chosen.state.hidden, together.state.hidden[rows])
+    full_step = one_step(decoder, embedded[:, 1], state, memory)
+    selected_step = one_step(decoder, embedded[rows, 1], state.select(rows), memory.select(rows))
+    close(selected_step.outputs, full_step.outputs[rows])
+    close(selected_step.state.hidden, full_step.state.hidden[rows])
 
 
 # ---------------------------------------------------------------------------------------- dropout
@@ -345,7 +368,8 @@ def test_selected_hypotheses_continue_unchanged(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_dropout_acts_only_in_training(case: Case) -> None:
-    embedded, encoded = embedded_targets(), encoder_output(case.num_layers)
+    embedded = embedded_targets()
+    encoded = encoder_output(case.num_layers)
 
     def run(dropout: float, training: bool, seed: int, stepwise: bool) -> Tensor:
         decoder = make_decoder(case, dropout).train(training)
@@ -358,21 +382,25 @@ def test_dropout_acts_only_in_training(case: Case) -> None:
     for stepwise in (True, False):
         expected = run(0.0, training=True, seed=1, stepwise=stepwise)
         assert torch.equal(run(0.5, training=False, seed=1, stepwise=stepwise), expected)
-        one, two = (run(0.5, training=True, seed=seed, stepwise=stepwise) for seed in (1, 2))
-        assert not torch.equal(one, two)
-        assert torch.equal(run(0.5, training=True, seed=1, stepwise=stepwise), one)
+        first_seed, second_seed = (
+            run(0.5, training=True, seed=seed, stepwise=stepwise) for seed in (1, 2)
+        )
+        assert not torch.equal(first_seed, second_seed)
+        assert torch.equal(run(0.5, training=True, seed=1, stepwise=stepwise), first_seed)
 
 
 def test_dropout_zeroes_its_share_and_scales_the_rest() -> None:
     case = Case("luong", "dot", True, 1)
-    plain, dropping = make_decoder(case), make_decoder(case, dropout=0.25)
+    plain = make_decoder(case)
+    dropping = make_decoder(case, dropout=0.25)
     torch.manual_seed(1)
-    encoded, embedded = encoder_output(1), random_tensor(B, 300, E, seed=1)
+    encoded = encoder_output(1)
+    embedded = random_tensor(B, 300, E, seed=1)
     memory, state = plain.start(encoded)
-    expected, outputs = (one(embedded, state, memory).outputs for one in (plain, dropping))
-    dropped = outputs == 0
-    assert dropped.double().mean().item() == pytest.approx(0.25, abs=0.02)
-    close(outputs[~dropped], expected[~dropped] / 0.75)
+    expected, outputs = (decoder(embedded, state, memory).outputs for decoder in (plain, dropping))
+    is_zero = outputs == 0
+    assert is_zero.double().mean().item() == pytest.approx(0.25, abs=0.02)
+    close(outputs[~is_zero], expected[~is_zero] / 0.75)
 
 
 def test_luong_feeds_back_outputs_before_dropout() -> None:

@@ -66,13 +66,13 @@ def test_residual_layers_add_their_input(bidirectional: bool) -> None:
     sums = inputs = encoder.embedding(SRC)
     ends = []
     for level in range(3):
-        one = make_encoder(1, bidirectional)
-        for stack, own in zip(one.directions, encoder.directions, strict=True):
-            stack[0] = own[level]
-        found = one.run(inputs, SRC_LENGTHS)
-        sums = found.outputs + sums if level else found.outputs
+        single_layer = make_encoder(1, bidirectional)
+        for stack, direction in zip(single_layer.directions, encoder.directions, strict=True):
+            stack[0] = direction[level]
+        layer_output = single_layer.run(inputs, SRC_LENGTHS)
+        sums = layer_output.outputs + sums if level else layer_output.outputs
         inputs = sums
-        ends.append(found.hidden[:, 0])
+        ends.append(layer_output.hidden[:, 0])
     encoded = encoder(SRC, SRC_LENGTHS)
     close(encoded.outputs, sums)
     close(encoded.hidden, torch.stack(ends, 1))
@@ -112,9 +112,9 @@ def test_encoder_equals_torch_lstm_on_packed_sequences(
 def test_padded_ids_have_no_effect(num_layers: int, bidirectional: bool) -> None:
     encoder = make_encoder(num_layers, bidirectional)
     weights = list(encoder.parameters())
-    other = SRC.masked_fill(PAD_MASK, 10)
+    other_padding = SRC.masked_fill(PAD_MASK, 10)
     results = []
-    for src in (SRC, other):
+    for src in (SRC, other_padding):
         encoded = encoder(src, SRC_LENGTHS)
         results.append((encoded, torch.autograd.grad(weighted(encoded), weights)))
     (encoded, gradients), (changed, changed_gradients) = results
@@ -131,12 +131,12 @@ def test_a_sentence_alone_has_the_states_that_it_has_in_a_batch(
     num_layers: int, bidirectional: bool
 ) -> None:
     encoder = make_encoder(num_layers, bidirectional)
-    together = encoder(SRC, SRC_LENGTHS)
+    batch = encoder(SRC, SRC_LENGTHS)
     for row, length in enumerate(SRC_LENGTHS.tolist()):
-        alone = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
-        close(alone.outputs[0], together.outputs[row, :length])
-        close(alone.hidden[0], together.hidden[row])
-        close(alone.cell[0], together.cell[row])
+        single = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
+        close(single.outputs[0], batch.outputs[row, :length])
+        close(single.hidden[0], batch.hidden[row])
+        close(single.cell[0], batch.cell[row])
 
 
 @LAYERS
@@ -144,19 +144,22 @@ def test_final_states_equal_those_of_the_last_word_forward_and_the_first_backwar
     num_layers: int,
 ) -> None:
     encoder = make_encoder(num_layers, bidirectional=True)
-    encoded, half = encoder(SRC, SRC_LENGTHS), H // 2
+    encoded = encoder(SRC, SRC_LENGTHS)
+    half = H // 2
     last = encoded.outputs[torch.arange(B), SRC_LENGTHS - 1, :half]
     assert torch.equal(encoded.hidden[:, -1, :half], last)
     assert torch.equal(encoded.hidden[:, -1, half:], encoded.outputs[:, 0, half:])
 
 
 def test_one_direction_reads_no_later_word_and_two_directions_read_all() -> None:
-    other = SRC.clone()
-    other[:, 1] = 6
+    changed_src = SRC.clone()
+    changed_src[:, 1] = 6
     for bidirectional in (True, False):
         encoder = make_encoder(1, bidirectional)
-        one, two = (encoder(src, SRC_LENGTHS).outputs[:, 0] for src in (SRC, other))
-        assert torch.equal(one, two) == (not bidirectional)
+        first_outputs, changed_outputs = (
+            encoder(src, SRC_LENGTHS).outputs[:, 0] for src in (SRC, changed_src)
+        )
+        assert torch.equal(first_outputs, changed_outputs) == (not bidirectional)
 
 
 def reverse_unpadded(rows: Tensor) -> Tensor:
@@ -169,8 +172,11 @@ def reverse_unpadded(rows: Tensor) -> Tensor:
 
 @LAYERS
 def test_a_reversing_encoder_equals_a_plain_one_over_the_reversed_source(num_layers: int) -> None:
-    plain, reversing = (make_encoder(num_layers, False, reverse=each) for each in (False, True))
-    expected, encoded = plain(reverse_unpadded(SRC), SRC_LENGTHS), reversing(SRC, SRC_LENGTHS)
+    plain, reversing = (
+        make_encoder(num_layers, False, reverse=reverse) for reverse in (False, True)
+    )
+    expected = plain(reverse_unpadded(SRC), SRC_LENGTHS)
+    encoded = reversing(SRC, SRC_LENGTHS)
     assert not torch.equal(encoded.outputs, plain(SRC, SRC_LENGTHS).outputs)
     close(encoded.outputs, reverse_unpadded(expected.outputs))
     close(encoded.hidden, expected.hidden)
@@ -188,7 +194,8 @@ def test_a_reversing_encoder_equals_a_plain_one_over_the_reversed_source(num_lay
 @LAYERS
 def test_padding_has_no_effect_on_a_reversing_encoder(num_layers: int) -> None:
     encoder = make_encoder(num_layers, False, reverse=True)
-    weights, results = list(encoder.parameters()), []
+    weights = list(encoder.parameters())
+    results = []
     for src in (SRC, SRC.masked_fill(PAD_MASK, 10)):
         encoded = encoder(src, SRC_LENGTHS)
         assert not encoded.outputs[PAD_MASK].any()
@@ -196,8 +203,8 @@ def test_padding_has_no_effect_on_a_reversing_encoder(num_layers: int) -> None:
     for left, right in zip(*results, strict=True):
         assert torch.equal(left, right)
     for row, length in enumerate(SRC_LENGTHS.tolist()):
-        alone = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
-        close(alone.outputs[0], encoder(SRC, SRC_LENGTHS).outputs[row, :length])
+        single = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
+        close(single.outputs[0], encoder(SRC, SRC_LENGTHS).outputs[row, :length])
 
 
 def test_two_directions_are_not_reversed() -> None:

@@ -50,10 +50,11 @@ def written(path: Path, old: str, new: str) -> None:
 @pytest.mark.usefixtures("scores")
 def test_the_score_of_the_page_is_its_formula() -> None:
     score = external_score("my_scores:Cosine", 6, 8, 4)
-    outputs, query = torch.randn(2, 5, 8), torch.randn(2, 3, 6)
+    outputs = torch.randn(2, 5, 8)
+    query = torch.randn(2, 3, 6)
     keys, values = score.project(outputs)
     assert torch.equal(values, outputs)
-    found = score(query, keys)
+    computed = score(query, keys)
     weights = dict(score.named_parameters())  # type: ignore[attr-defined]
     for b in range(2):
         for k in range(3):
@@ -61,7 +62,7 @@ def test_the_score_of_the_page_is_its_formula() -> None:
                 q = weights["query_projection.weight"] @ query[b, k]
                 h = weights["key_projection.weight"] @ outputs[b, s]
                 expected = 10 * torch.dot(q, h) / (q.norm() * h.norm())
-                torch.testing.assert_close(found[b, k, s], expected)
+                torch.testing.assert_close(computed[b, k, s], expected)
 
 
 @pytest.mark.usefixtures("scores")
@@ -85,8 +86,8 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
-        found = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])
-        return train(found, "cpu", quiet=True, **options)
+        config = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])
+        return train(config, "cpu", quiet=True, **options)
 
     complete = trained("complete")
     trained("parts", "training.max_epochs=1")
@@ -98,11 +99,11 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     monkeypatch.chdir(elsewhere)
     translator = Translator.load(complete, device="cpu")
     assert translator.engine.attends
-    found = translator.translate(lines, 3)
-    for line, translation in zip(lines, found, strict=True):
-        alone = translator.translate(line, 3)
-        assert alone.text == translation.text
-        assert alone.score == pytest.approx(translation.score, abs=1e-4)
+    translations = translator.translate(lines, 3)
+    for line, translation in zip(lines, translations, strict=True):
+        single = translator.translate(line, 3)
+        assert single.text == translation.text
+        assert single.score == pytest.approx(translation.score, abs=1e-4)
     averaged = tmp_path / "averaged"
     assert main(["average", str(complete), "-o", str(averaged)]) == 0
     assert Translator.load(averaged, device="cpu").translate(lines)[0].text
@@ -143,10 +144,12 @@ def test_a_score_may_use_its_weights_in_any_way(
     run = create_tiny_run(config, tiny_vocabularies, seed=1)
     lines = toy_pairs(20, seed=5)[0]
     translator = Translator.load(run, device="cpu")
-    together = translator.translate(lines)
-    assert len({each.text for each in together}) > len(lines) // 3
-    for line, each in zip(lines, together, strict=True):
-        assert translator.translate(line).log_probs == pytest.approx(each.log_probs, abs=1e-4)
+    translations = translator.translate(lines)
+    assert len({translation.text for translation in translations}) > len(lines) // 3
+    for line, translation in zip(lines, translations, strict=True):
+        assert translator.translate(line).log_probs == pytest.approx(
+            translation.log_probs, abs=1e-4
+        )
 
 
 @pytest.mark.parametrize(

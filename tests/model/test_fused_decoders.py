@@ -67,13 +67,13 @@ def values_and_gradients(
     parts = [part.flatten(1) for part in unrolled if part is not None]
     outputs = torch.cat(parts, dim=1)
     factors = random_tensor(*outputs.shape, seed=9).detach().to(outputs)
-    named = dict(decoder.named_parameters())
-    named |= {"embedded": embedded, "outputs": encoded.outputs}
-    named |= {"hidden": encoded.hidden, "cell": encoded.cell}
+    inputs = dict(decoder.named_parameters())
+    inputs |= {"embedded": embedded, "outputs": encoded.outputs}
+    inputs |= {"hidden": encoded.hidden, "cell": encoded.cell}
     gradients = torch.autograd.grad(
-        (outputs * factors).sum(), list(named.values()), allow_unused=True, materialize_grads=True
+        (outputs * factors).sum(), list(inputs.values()), allow_unused=True, materialize_grads=True
     )
-    return outputs, dict(zip(named, gradients, strict=True))
+    return outputs, dict(zip(inputs, gradients, strict=True))
 
 
 def moved(encoded: EncoderOutput, device: str, dtype: torch.dtype) -> EncoderOutput:
@@ -103,11 +103,11 @@ def test_fast_path_equals_stacked_steps(case: Case, device: str) -> None:
     embedded = embedded_targets().detach().to(device).requires_grad_()
     outputs, gradients = check_fast_path(decoder, embedded, encoded)
     assert outputs.shape == (B, T * R + (0 if case.kind == "plain" else T * S))
-    unused = {name for name, gradient in gradients.items() if not gradient.any()}
+    without_gradient = {name for name, gradient in gradients.items() if not gradient.any()}
     ignored = {"outputs"} if case.kind == "plain" else set()
     if case.kind == "bahdanau" or not layer_class(case).has_cell:
         ignored.add("cell")
-    assert unused == ignored
+    assert without_gradient == ignored
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -122,9 +122,9 @@ def test_every_state_is_continued(case: Case) -> None:
 
         return run
 
-    given = decoder, embedded_targets(), encoder_output(case.num_layers)
+    arguments = decoder, embedded_targets(), encoder_output(case.num_layers)
     (outputs, gradients), (expected, expected_gradients) = (
-        values_and_gradients(second(unroll), *given) for unroll in (fast, stack_steps)
+        values_and_gradients(second(unroll), *arguments) for unroll in (fast, stack_steps)
     )
     close(outputs, expected)
     for name, gradient in gradients.items():
@@ -162,7 +162,8 @@ def test_residual_layers_equal_those_of_loops(case: Case, device: str) -> None:
     assert not torch.allclose(plain, outputs[:, : T * R])
     gates = decoder.layers.bottom.gates(embedded[:, 0])
     states = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
-    output, hiddens = torch.zeros(()), []
+    output = torch.zeros(())
+    hiddens = []
     for level, (layer, (hidden, cell)) in enumerate(zip(decoder.layers, states, strict=True)):
         if level:
             gates = layer.gates(decoder.dropout(output))
@@ -191,25 +192,26 @@ def test_activations_are_freed_as_soon_as_they_are_unreferenced(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No reference cycle keeps them until Python's garbage collector runs."""
-    kept = []
+    references = []
 
     set_up = LSTMSteps.__init__
 
-    def recorded(self: LSTMSteps, *given: Any) -> None:
-        set_up(self, *given)
-        kept.append(weakref.ref(self.activations))
+    def set_up_and_record(self: LSTMSteps, *arguments: Any) -> None:
+        set_up(self, *arguments)
+        references.append(weakref.ref(self.activations))
 
-    monkeypatch.setattr(LSTMSteps, "__init__", recorded)
-    decoder, embedded = make_decoder(case), embedded_targets()
+    monkeypatch.setattr(LSTMSteps, "__init__", set_up_and_record)
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     gc.disable()
     try:
         outputs = decoder(embedded, state, memory).outputs
-        assert [each() is None for each in kept] == [False] * case.num_layers
+        assert [reference() is None for reference in references] == [False] * case.num_layers
         loss = outputs.sum()
         del outputs
         loss.backward()  # frees the activations although the loss is still referenced
-        assert [each() is None for each in kept] == [True] * case.num_layers
+        assert [reference() is None for reference in references] == [True] * case.num_layers
         assert loss.isfinite()
     finally:
         gc.enable()
@@ -220,8 +222,8 @@ def test_upper_layers_draw_dropout_for_each_step_and_only_in_training() -> None:
     decoder.dropout = Dropout(0.5)
     _, state = decoder.start(encoder_output(3))
     weight = decoder.input_feed_gates.weight
-    given = (decoder.layers, weight, state, 6, decoder.dropout)
-    lowest, first, second = (each.mask for each in layer_inputs(*given))
+    arguments = (decoder.layers, weight, state, 6, decoder.dropout)
+    lowest, first, second = (layer.mask for layer in layer_inputs(*arguments))
     assert lowest is None
     assert first is not None
     assert second is not None
@@ -231,7 +233,7 @@ def test_upper_layers_draw_dropout_for_each_step_and_only_in_training() -> None:
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[:, 0], first[:, 1])
     decoder.eval()
-    assert [each.mask for each in layer_inputs(*given)] == [None] * 3
+    assert [layer.mask for layer in layer_inputs(*arguments)] == [None] * 3
 
 
 @pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)
@@ -239,14 +241,16 @@ def test_upper_layers_draw_dropout_for_each_step_and_only_in_training() -> None:
 def test_fast_path_equals_stacked_steps_at_any_source_lengths(
     case: Case, lengths: tuple[int, ...]
 ) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets(len(lengths))
+    decoder = make_decoder(case)
+    embedded = embedded_targets(len(lengths))
     encoded = encoder_output(1, lengths)
     check_fast_path(decoder, embedded, encoded)
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
 def test_one_target_position_equals_one_step(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()[:, :1]
+    decoder = make_decoder(case)
+    embedded = embedded_targets()[:, :1]
     memory, state = decoder.start(encoder_output(1))
     expected = one_step(decoder, embedded[:, 0], state, memory).outputs
     close(decoder(embedded, state, memory).outputs, expected[:, None])
@@ -254,7 +258,8 @@ def test_one_target_position_equals_one_step(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_outputs_do_not_depend_on_later_targets(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     expected = decoder(embedded, state, memory).outputs
     close(decoder(embedded[:, :2], state, memory).outputs, expected[:, :2])
@@ -262,15 +267,17 @@ def test_outputs_do_not_depend_on_later_targets(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_padded_encoder_outputs_have_no_effect_and_no_gradient(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     encoded = encoder_output(case.num_layers)
-    other = encoded._replace(
+    other_padding = encoded._replace(
         outputs=encoded.outputs.detach()
         .masked_fill(encoded.pad_mask[:, :, None], 50.0)
         .requires_grad_()
     )
     (outputs, gradients), (changed, changed_gradients) = (
-        values_and_gradients(fast, decoder, embedded, one) for one in (encoded, other)
+        values_and_gradients(fast, decoder, embedded, encoder_outputs)
+        for encoder_outputs in (encoded, other_padding)
     )
     assert torch.equal(outputs, changed)
     for name, gradient in gradients.items():
@@ -280,21 +287,23 @@ def test_padded_encoder_outputs_have_no_effect_and_no_gradient(case: Case) -> No
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
 def test_a_sentence_alone_has_the_outputs_that_it_has_in_a_batch(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     encoded = encoder_output(1)
     memory, state = decoder.start(encoded)
-    together = decoder(embedded, state, memory).outputs
+    batch_outputs = decoder(embedded, state, memory).outputs
     for row, length in enumerate(SRC_LENGTHS):
-        outputs, *others = (part[row : row + 1] for part in encoded[:4])
-        hidden, cell, pad_mask = others
-        alone = EncoderOutput(outputs[:, :length], hidden, cell, pad_mask[:, :length])
-        memory, state = decoder.start(alone)
-        close(decoder(embedded[row : row + 1], state, memory).outputs[0], together[row])
+        outputs, *final_states = (part[row : row + 1] for part in encoded[:4])
+        hidden, cell, pad_mask = final_states
+        single = EncoderOutput(outputs[:, :length], hidden, cell, pad_mask[:, :length])
+        memory, state = decoder.start(single)
+        close(decoder(embedded[row : row + 1], state, memory).outputs[0], batch_outputs[row])
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
 def test_a_second_backward_pass_gives_the_same_gradients(case: Case) -> None:
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoder_output(1))
     scalar = decoder(embedded, state, memory).outputs.square().sum()
     leaves = [embedded, *decoder.parameters()]
@@ -324,7 +333,10 @@ def score_tensors(kind: str, key_size: int, query_size: int) -> ScoreWeights:
 @pytest.mark.parametrize("kind", ["dot", "additive", "scaled_dot"])
 @pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
 def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
-    steps, hidden_size, context_size, feed_size = 3, 4, 2, 3
+    steps = 3
+    hidden_size = 4
+    context_size = 2
+    feed_size = 3
     key_size = hidden_size if kind == "dot" else 5
     keys, values, mask = memory_tensors(key_size, context_size)
     score = score_tensors(kind, key_size, hidden_size)
@@ -340,18 +352,18 @@ def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
         weights.append(random_tensor(2, feed_size, seed=11))  # the first input feed
         weights.append(random_tensor(feed_size, context_size + hidden_size, seed=10))
         unroll = unroll_luong
-    own = [part for part in score if part is not None]
-    leaves = [gates, *weights, keys, values, *state, *own]
+    given_tensors = [part for part in score if part is not None]
+    leaves = [gates, *weights, keys, values, *state, *given_tensors]
 
     def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        gates, *rest = parts
-        matrices, rest = rest[: len(weights)], rest[len(weights) :]
-        keys, values, hidden, cell, *given = rest
+        gates, *later_parts = parts
+        matrices, later_parts = later_parts[: len(weights)], later_parts[len(weights) :]
+        keys, values, hidden, cell, *score_parts = later_parts
         fields = [name for name, part in score._asdict().items() if part is not None]
-        weights_of_score = ScoreWeights(**dict(zip(fields, given, strict=True)))
-        weight, recurrent, *others = matrices
+        weights_of_score = ScoreWeights(**dict(zip(fields, score_parts, strict=True)))
+        weight, recurrent, *further_matrices = matrices
         layer = LayerInputs(torch.cat([weight, recurrent], dim=1), None, hidden, cell, None)
-        return unroll(gates, *others, (keys, values, mask), weights_of_score, [layer])
+        return unroll(gates, *further_matrices, (keys, values, mask), weights_of_score, [layer])
 
     assert torch.autograd.gradcheck(run, leaves)
 
@@ -360,7 +372,10 @@ def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
 @one_quick("wiring", ["bahdanau", "luong"])
 def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> None:
     """With dropout that differs from step to step."""
-    steps, size, context_size, feed_size = 3, 4, 2, 3
+    steps = 3
+    size = 4
+    context_size = 2
+    feed_size = 3
     keys, values, mask = memory_tensors(5, context_size)
     score = score_tensors("additive", 5, size)
     upper = [
@@ -378,14 +393,14 @@ def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> N
         weights.append(random_tensor(feed_size, context_size + size, seed=10))
 
     def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        gates, keys, values, hidden, cell, *rest = parts
-        matrices, rest = rest[: len(weights)], rest[len(weights) :]
-        above = [LayerInputs(*rest[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
+        gates, keys, values, hidden, cell, *later_parts = parts
+        matrices, later_parts = later_parts[: len(weights)], later_parts[len(weights) :]
+        upper_layers = [LayerInputs(*later_parts[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
         unroll: Callable[..., Any] = unroll_bahdanau if wiring == "bahdanau" else unroll_luong
-        weight, recurrent, *others = matrices
+        weight, recurrent, *further_matrices = matrices
         lowest = LayerInputs(torch.cat([weight, recurrent], dim=1), None, hidden, cell, None)
         result: Tensor | tuple[Tensor, Tensor] = unroll(
-            gates, *others, (keys, values, mask), score, [lowest, *above]
+            gates, *further_matrices, (keys, values, mask), score, [lowest, *upper_layers]
         )
         return result
 
@@ -395,7 +410,8 @@ def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> N
 def test_bahdanau_gradients_are_correct_if_only_the_contexts_are_used() -> None:
     score = AdditiveScore(H, H, A).double()
     case = Case("bahdanau", "additive", False, 1)
-    decoder, embedded = make_decoder(case), embedded_targets()
+    decoder = make_decoder(case)
+    embedded = embedded_targets()
     memory, state = decoder.start(encoder_output(1))
     memory = Memory(score.project(memory.values)[0], *memory[1:])
     (layer,) = decoder.layers

@@ -37,7 +37,8 @@ def test_forward_follows_the_equations(case: Case, residual: bool) -> None:
     decoder = make_decoder(case)
     assert isinstance(decoder, GNMTDecoder)
     decoder.layers.residual = residual
-    embedded, encoded = embedded_targets(), encoder_output(case.num_layers)
+    embedded = embedded_targets()
+    encoded = encoder_output(case.num_layers)
     memory, state = decoder.start(encoded)
     outputs, weights = decoder(embedded, state, memory)[:2]
     assert outputs.shape == (B, T, R)
@@ -47,13 +48,14 @@ def test_forward_follows_the_equations(case: Case, residual: bool) -> None:
         cell = [encoded.cell[b, level] for level in range(case.num_layers)]
         words = encoded.outputs[b, :length]
         for t in range(T):
-            context, below = torch.zeros(H, dtype=torch.float64), embedded[b, t]
+            context = torch.zeros(H, dtype=torch.float64)
+            layer_input = embedded[b, t]
             for level, layer in enumerate(decoder.layers):
-                inputs = torch.cat([below, context]) if level else below
+                inputs = torch.cat([layer_input, context]) if level else layer_input
                 hidden[level], cell[level] = cell_of(layer, inputs, hidden[level], cell[level])
-                below = hidden[level] + below if level and residual else hidden[level]
+                layer_input = hidden[level] + layer_input if level and residual else hidden[level]
                 if level == 0:
-                    query = score.query_projection.weight @ below
+                    query = score.query_projection.weight @ layer_input
                     energies = [
                         score.energy.weight[0] @ (query + score.key_projection.weight @ word).tanh()
                         for word in words
@@ -61,17 +63,20 @@ def test_forward_follows_the_equations(case: Case, residual: bool) -> None:
                     attended = torch.stack(energies).softmax(0)
                     context = attended @ words
             close(weights[b, t, :length], attended)
-            joined = 4 * torch.cat([below, context])
+            top_and_context = 4 * torch.cat([layer_input, context])
             layer = decoder.output_layer
-            close(outputs[b, t], 2 * (layer.weight @ joined + layer.bias).tanh())
+            close(outputs[b, t], 2 * (layer.weight @ top_and_context + layer.bias).tanh())
 
 
 def test_upper_layers_run_over_all_target_positions_at_once() -> None:
     """Each layer is called once for all target positions, except with coverage."""
     case = Case("gnmt", "additive", False, 3)
-    decoder, calls = make_decoder(case), []
+    decoder = make_decoder(case)
+    calls = []
     for layer in decoder.layers:
-        layer.register_forward_hook(lambda *given: calls.append(given[2][0].shape))
+        layer.register_forward_hook(
+            lambda *hook_arguments: calls.append(hook_arguments[2][0].shape)
+        )
     memory, state = decoder.start(encoder_output(3))
     decoder(embedded_targets(), state, memory)
     assert calls == [(B, T, H)] * 3

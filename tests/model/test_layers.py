@@ -21,7 +21,8 @@ from seq2seq.model.layers import (
     weight_gradient,
 )
 
-V, E = 11, 7
+V = 11
+E = 7
 IDS = torch.tensor([[3, 10, 0, 3], [1, 1, 2, 9], [4, 5, 6, 7]])
 
 # ----------------------------------------------------------------------------------------- products
@@ -69,27 +70,28 @@ def test_a_linear_layer_equals_torchs(positions: tuple[int, int], enabled: bool)
     grad = whole_numbers(*positions, 10, share=0.2)
     assert grad.abs().sum((0, 1)).max() < 256
     results = []
-    for function in (layer, lambda each: F.linear(each, layer.weight, layer.bias)):
+    for function in (layer, lambda tensor: F.linear(tensor, layer.weight, layer.bias)):
         with half_precision(enabled):
             product = function(inputs)
-        found = torch.autograd.grad(product, [inputs, layer.weight, layer.bias], grad.to(product))
-        results.append([product, *found])
-    for found, expected in zip(*results, strict=True):
-        assert found.dtype == expected.dtype
-        assert torch.equal(found, expected)
+        tensors = [inputs, layer.weight, layer.bias]
+        gradients = torch.autograd.grad(product, tensors, grad.to(product))
+        results.append([product, *gradients])
+    for actual, expected in zip(*results, strict=True):
+        assert actual.dtype == expected.dtype
+        assert torch.equal(actual, expected)
 
 
 def test_products_of_many_rows_recur_in_few_sizes() -> None:
     """oneDNN compiles a kernel for each size."""
     weight = torch.randn(10, 6, requires_grad=True)
-    with ProductSizes() as recorded:
+    with ProductSizes() as products:
         for rows in range(PRODUCT_ROWS + 1, 2 * PRODUCT_ROWS, 7):
             with half_precision():
                 product = linear(torch.randn(rows, 1, 6, requires_grad=True), weight)
             product.sum().backward()
             weight_gradient(product.detach(), torch.randn(rows, 1, 6, dtype=product.dtype))
-    many = 2 * PRODUCT_ROWS
-    assert recorded.sizes == {(many, 6, 10), (many, 10, 6), (10, many, 6)}
+    row_count = 2 * PRODUCT_ROWS
+    assert products.sizes == {(row_count, 6, 10), (row_count, 10, 6), (10, row_count, 6)}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -98,11 +100,12 @@ def test_the_gradient_of_a_weight_is_the_sum_over_positions(
     dtype: torch.dtype, positions: tuple[int, int]
 ) -> None:
     torch.manual_seed(1)
-    grads, inputs = whole_numbers(*positions, 10, share=0.5), whole_numbers(*positions, 6)
+    grads = whole_numbers(*positions, 10, share=0.5)
+    inputs = whole_numbers(*positions, 6)
     assert grads.abs().sum((0, 1)).max() < 256
     expected = torch.einsum("tbo,tbi->oi", grads, inputs)
-    found = weight_gradient(grads.to(dtype), inputs.to(dtype))
-    assert torch.equal(found, expected.to(dtype))
+    gradient = weight_gradient(grads.to(dtype), inputs.to(dtype))
+    assert torch.equal(gradient, expected.to(dtype))
 
 
 # ---------------------------------------------------------------------------------------- embedding
@@ -112,7 +115,8 @@ def test_a_row_is_scaled_by_the_root_of_its_size_and_so_is_its_gradient() -> Non
     torch.manual_seed(1)
     embedding = ScaledEmbedding(V, E).double()
     plain = nn.Embedding(V, E, _weight=embedding.weight.detach().clone())
-    scaled, expected = embedding(IDS), plain(IDS) * E**0.5
+    scaled = embedding(IDS)
+    expected = plain(IDS) * E**0.5
     assert torch.equal(scaled, expected)
     for result in (scaled, expected):
         result.square().sum().backward()
@@ -135,18 +139,20 @@ def test_initial_embeddings_have_unit_variance_and_rows_of_unit_norm() -> None:
 def test_it_drops_at_its_rate_and_keeps_the_mean(rate: float, device: str) -> None:
     torch.manual_seed(1)
     outputs = Dropout(rate)(torch.ones(1000, 1001, device=device))
-    kept = outputs[outputs != 0]
-    assert abs(1 - kept.numel() / outputs.numel() - rate) < 1 / 512 + 3e-3
-    assert torch.equal(kept, torch.full_like(kept, kept[0].item()))
+    nonzero = outputs[outputs != 0]
+    assert abs(1 - nonzero.numel() / outputs.numel() - rate) < 1 / 512 + 3e-3
+    assert torch.equal(nonzero, torch.full_like(nonzero, nonzero[0].item()))
     assert abs(outputs.double().mean().item() - 1) < 0.01
 
 
 def test_elements_are_dropped_independently() -> None:
     torch.manual_seed(1)
-    kept = (Dropout(0.5)(torch.ones(4096, 64)) != 0).double()
-    correlation = torch.corrcoef(kept.t()) - torch.eye(64)  # 64 columns: eight random words per row
+    is_nonzero = (Dropout(0.5)(torch.ones(4096, 64)) != 0).double()
+    correlation = torch.corrcoef(is_nonzero.t()) - torch.eye(
+        64
+    )  # 64 columns: eight random words per row
     assert correlation.abs().max() < 5 / 4096**0.5
-    assert (kept.mean(0) - 0.5).abs().max() < 5 * 0.5 / 4096**0.5
+    assert (is_nonzero.mean(0) - 0.5).abs().max() < 5 * 0.5 / 4096**0.5
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -184,9 +190,9 @@ def test_outputs_are_finite_at_a_rate_of_nearly_one() -> None:
 def test_extreme_rates_are_exact(rate: float) -> None:
     torch.manual_seed(1)
     outputs = Dropout(rate)(torch.ones(1000, 1001))
-    kept = outputs[outputs != 0]
-    assert abs(1 - kept.numel() / outputs.numel() - rate) <= 5 * (rate * (1 - rate) / 1e6) ** 0.5
-    torch.testing.assert_close(kept, torch.full_like(kept, 1 / max(1 - rate, 1e-9)))
+    nonzero = outputs[outputs != 0]
+    assert abs(1 - nonzero.numel() / outputs.numel() - rate) <= 5 * (rate * (1 - rate) / 1e6) ** 0.5
+    torch.testing.assert_close(nonzero, torch.full_like(nonzero, 1 / max(1 - rate, 1e-9)))
 
 
 def test_inputs_need_not_be_contiguous() -> None:

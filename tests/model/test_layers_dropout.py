@@ -35,7 +35,8 @@ def test_each_part_of_every_model_has_the_rate_of_the_config(decoder: str) -> No
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
 def test_each_part_acts_only_in_training(decoder: str, part: str) -> None:
-    model, without = build({**NONE, part: 0.5}, decoder=decoder), build(0.0, decoder=decoder)
+    model = build({**NONE, part: 0.5}, decoder=decoder)
+    without = build(0.0, decoder=decoder)
     model.load_state_dict(without.state_dict())
     expected = without(SRC, LENGTHS, TGT_IN)
     torch.manual_seed(4)
@@ -58,14 +59,16 @@ def test_complete_tokens_are_dropped_and_the_others_scaled() -> None:
     dropout = EmbeddingDropout(DropoutRates(word=0.25))
     embedded = torch.rand(200, 50, 7) + 1
     torch.manual_seed(2)
-    dropped = dropout(embedded)
-    kept = dropped[..., 0] != 0  # [200, 50]
-    close(dropped, embedded * kept[..., None] / 0.75, 1e-6)
-    assert 0.24 < 1 - kept.float().mean().item() < 0.26
-    assert kept.any(0).all()  # each token is drawn independently, not each position or sentence
-    assert kept.any(1).all()
-    assert not kept.all(0).any()
-    assert not kept.all(1).any()
+    outputs = dropout(embedded)
+    is_nonzero = outputs[..., 0] != 0  # [200, 50]
+    close(outputs, embedded * is_nonzero[..., None] / 0.75, 1e-6)
+    assert 0.24 < 1 - is_nonzero.float().mean().item() < 0.26
+    assert is_nonzero.any(
+        0
+    ).all()  # each token is drawn independently, not each position or sentence
+    assert is_nonzero.any(1).all()
+    assert not is_nonzero.all(0).any()
+    assert not is_nonzero.all(1).any()
     dropout.eval()
     assert dropout(embedded) is embedded
 

@@ -24,14 +24,16 @@ from seq2seq.model.attention import GeneralScore, masked_attention
 from seq2seq.model.decoder import DecoderSizes, LuongDecoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 
-K, LONG = 3, 13
+K = 3
+LONG = 13
 LENGTHS = (13, 1, 6, 9)
 PAD_MASK = torch.arange(LONG) >= torch.tensor(LENGTHS)[:, None]
 
 
 def centre_in_loops(window: PredictiveWindow, q: list[float], length: int) -> float:
     """`p = S sigmoid(v . tanh(W q))`."""
-    w, v = window.query_projection.weight.tolist(), window.energy.weight[0].tolist()
+    w = window.query_projection.weight.tolist()
+    v = window.energy.weight[0].tolist()
     inner = [math.tanh(sum(a * b for a, b in zip(row, q, strict=True))) for row in w]
     return length / (1 + math.exp(-sum(a * b for a, b in zip(v, inner, strict=True))))
 
@@ -56,7 +58,8 @@ def test_local_p_is_a_cut_gaussian_about_a_predicted_position(half_width: int) -
     window_weights = window(query, torch.zeros(4, K, dtype=torch.long), PAD_MASK)
     for b, length in enumerate(LENGTHS):
         for k in range(K):
-            p, sigma = centre_in_loops(window, query[b, k].tolist(), length), half_width / 2
+            p = centre_in_loops(window, query[b, k].tolist(), length)
+            sigma = half_width / 2
             expected = [
                 math.exp(-((s - p) ** 2) / (2 * sigma**2)) if abs(s - p) <= half_width else 0.0
                 for s in range(LONG)
@@ -71,9 +74,10 @@ def test_a_window_always_contains_an_unpadded_position(sign: int, dtype: torch.d
     window = PredictiveWindow(H, 1).to(dtype)
     torch.nn.init.constant_(window.query_projection.weight, 9.0)
     torch.nn.init.constant_(window.energy.weight, 99.0 * sign)
-    query, position = torch.ones(4, K, H, dtype=dtype), torch.full((4, K), 10**6)
-    for each in (window, MonotonicWindow(1)):
-        window_weights = each(query, position, PAD_MASK)
+    query = torch.ones(4, K, H, dtype=dtype)
+    position = torch.full((4, K), 10**6)
+    for tested_window in (window, MonotonicWindow(1)):
+        window_weights = tested_window(query, position, PAD_MASK)
         assert window_weights.masked_fill(PAD_MASK[:, None], 0).any(-1).all()
         assert window_weights.dtype == torch.promote_types(dtype, torch.float32)
 
@@ -81,8 +85,10 @@ def test_a_window_always_contains_an_unpadded_position(sign: int, dtype: torch.d
 def test_gradients_of_local_p_equal_numerical_derivatives() -> None:
     window = PredictiveWindow(H, 2)
     randomize(window)
-    scores, values = random_tensor(4, K, LONG, seed=1), random_tensor(4, LONG, 5, seed=2)
-    query, position = random_tensor(4, K, H, seed=3), torch.zeros(4, K, dtype=torch.long)
+    scores = random_tensor(4, K, LONG, seed=1)
+    values = random_tensor(4, LONG, 5, seed=2)
+    query = random_tensor(4, K, H, seed=3)
+    position = torch.zeros(4, K, dtype=torch.long)
 
     def run(query: Tensor, scores: Tensor, values: Tensor, *_: Tensor) -> Tensor:
         return masked_attention(scores, values, PAD_MASK, window(query, position, PAD_MASK))[0]
@@ -98,7 +104,8 @@ def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: 
     decoder = LuongDecoder(DecoderSizes(8, H, R), score, window, input_feeding=feeding)
     randomize(decoder)
     memory, state = decoder.start(encoder_output(1))
-    embedded, outputs = embedded_targets(), []
+    embedded = embedded_targets()
+    outputs = []
     for t in range(T):
         step = one_step(decoder, embedded[:, t], state, memory)
         state = step.state
@@ -108,17 +115,17 @@ def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: 
         keys = score.project(memory.values)[0]
         for b, length in enumerate(SRC_LENGTHS):
             if isinstance(window, MonotonicWindow):
-                p, gaussian, half_width = float(min(t, length - 1)), False, 1
+                p = float(min(t, length - 1))
+                gaussian = False
+                half_width = 1
             else:
-                p, gaussian, half_width = (
-                    centre_in_loops(window, queries[b].tolist(), length),
-                    True,
-                    2,
-                )
-            inside = [s for s in range(length) if abs(s - p) <= half_width]
-            exponents = {s: math.exp((queries[b] @ keys[b, s]).item()) for s in inside}
+                p = centre_in_loops(window, queries[b].tolist(), length)
+                gaussian = True
+                half_width = 2
+            positions_in_window = [s for s in range(length) if abs(s - p) <= half_width]
+            exponents = {s: math.exp((queries[b] @ keys[b, s]).item()) for s in positions_in_window}
             expected = torch.zeros(S, dtype=torch.float64)
-            for s in inside:
+            for s in positions_in_window:
                 expected[s] = exponents[s] / sum(exponents.values())
                 if gaussian:
                     expected[s] *= math.exp(-((s - p) ** 2) / (2 * (half_width / 2) ** 2))

@@ -29,7 +29,8 @@ def first_inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 def stacked(layer: LSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
     """Compute the sequence by its definition, step by step."""
-    hiddens, cells = [], []
+    hiddens = []
+    cells = []
     for gates in layer.gates(inputs).unbind(1):
         hidden, cell = layer.step(gates, hidden, cell)
         hiddens.append(hidden)
@@ -65,16 +66,19 @@ def weighted(tensors: tuple[Tensor, ...]) -> Tensor:
 
 def test_step_follows_its_equations() -> None:
     layer = make_layer(3, 2)
-    x, h, c = [0.3, -1.2, 0.8], [0.5, -0.7], [1.1, -0.4]
+    x = [0.3, -1.2, 0.8]
+    h = [0.5, -0.7]
+    c = [1.1, -0.4]
     W, U, b = (p.tolist() for p in (layer.input_weight, layer.hidden_weight, layer.bias))
-    before = [
+    gate_inputs = [
         b[row] + sum(W[row][n] * x[n] for n in range(3)) + sum(U[row][n] * h[n] for n in range(2))
         for row in range(8)
     ]
-    expected_hidden, expected_cell = [], []
+    expected_hidden = []
+    expected_cell = []
     for n in range(2):
-        o, i, f = (1 / (1 + math.exp(-before[gate * 2 + n])) for gate in range(3))
-        cell = f * c[n] + i * math.tanh(before[6 + n])
+        o, i, f = (1 / (1 + math.exp(-gate_inputs[gate * 2 + n])) for gate in range(3))
+        cell = f * c[n] + i * math.tanh(gate_inputs[6 + n])
         expected_cell.append(cell)
         expected_hidden.append(o * math.tanh(cell))
     x, h, c = (torch.tensor([row], dtype=torch.float64) for row in (x, h, c))
@@ -84,9 +88,11 @@ def test_step_follows_its_equations() -> None:
 
 
 def test_forward_equals_stacked_steps_in_values_and_gradients() -> None:
-    layer, inputs = make_layer(), first_inputs()
+    layer = make_layer()
+    inputs = first_inputs()
     leaves = [*inputs, *layer.parameters()]
-    fast, slow = layer(*inputs), stacked(layer, *inputs)
+    fast = layer(*inputs)
+    slow = stacked(layer, *inputs)
     for left, right in zip(fast, slow, strict=True):
         close(left, right)
     gradients = (torch.autograd.grad(weighted(result), leaves) for result in (fast, slow))
@@ -97,7 +103,8 @@ def test_forward_equals_stacked_steps_in_values_and_gradients() -> None:
 
 @pytest.mark.parametrize("part", [0, 1], ids=["hiddens", "cells"])
 def test_gradients_are_correct_if_only_one_output_is_used(part: int) -> None:
-    layer, inputs = make_layer(), first_inputs()
+    layer = make_layer()
+    inputs = first_inputs()
     leaves = [*inputs, *layer.parameters()]
     gradients = (
         torch.autograd.grad(weighted((result[part],)), leaves)
@@ -108,7 +115,8 @@ def test_gradients_are_correct_if_only_one_output_is_used(part: int) -> None:
 
 
 def test_forward_equals_torch_lstm_in_values_and_gradients() -> None:
-    layer, inputs = make_layer(), first_inputs()
+    layer = make_layer()
+    inputs = first_inputs()
     lstm = torch_lstm(layer)
     hiddens, cells = layer(*inputs)
     ours = (hiddens, hiddens[:, -1], cells[:, -1])
@@ -120,8 +128,8 @@ def test_forward_equals_torch_lstm_in_values_and_gradients() -> None:
     left = torch.autograd.grad(weighted(ours), [*inputs, *layer.parameters()])
     weights = [lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0]
     right = torch.autograd.grad(weighted(theirs), [*inputs, *weights])
-    for number, (mine, other) in enumerate(zip(left, right, strict=True)):
-        close(mine if number < len(inputs) else swapped(mine), other)
+    for number, (mine, torchs) in enumerate(zip(left, right, strict=True)):
+        close(mine if number < len(inputs) else swapped(mine), torchs)
 
 
 def test_gradients_equal_numerical_derivatives() -> None:
@@ -135,14 +143,15 @@ def test_gradients_equal_numerical_derivatives() -> None:
     names = [name for name, _ in layer.named_parameters()]
 
     def run(*arguments: Tensor) -> tuple[Tensor, Tensor]:
-        own = dict(zip(names, arguments[3:], strict=True))
-        return torch.func.functional_call(layer, own, arguments[:3])
+        weights = dict(zip(names, arguments[3:], strict=True))
+        return torch.func.functional_call(layer, weights, arguments[:3])
 
     assert torch.autograd.gradcheck(run, (*inputs, *parameters))
 
 
 def test_a_second_backward_pass_gives_the_same_gradients() -> None:
-    layer, inputs = make_layer(), first_inputs()
+    layer = make_layer()
+    inputs = first_inputs()
     leaves = [*inputs, *layer.parameters()]
     scalar = weighted(layer(*inputs))
     first = torch.autograd.grad(scalar, leaves, retain_graph=True)

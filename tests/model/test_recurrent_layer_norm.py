@@ -33,7 +33,8 @@ def step_in_loops(
 ) -> tuple[list[float], list[float]]:
     """Compute eq. 20 to 22 for one sentence."""
     W, U, b = (p.tolist() for p in (layer.input_weight, layer.hidden_weight, layer.bias))
-    size, zeros = len(h), [0.0] * 4 * len(h)
+    size = len(h)
+    zeros = [0.0] * 4 * len(h)
     by_input = [sum(w * v for w, v in zip(row, x, strict=True)) for row in W]
     by_hidden = [sum(w * v for w, v in zip(row, h, strict=True)) for row in U]
     terms = zip(
@@ -42,7 +43,7 @@ def step_in_loops(
         b,
         strict=True,
     )
-    o, i, f, g = np.array([sum(each) for each in terms]).reshape(4, size).tolist()
+    o, i, f, g = np.array([sum(addends) for addends in terms]).reshape(4, size).tolist()
     cell = [sigmoid(f[n]) * c[n] + sigmoid(i[n]) * math.tanh(g[n]) for n in range(size)]
     last = normed(cell, layer.cell_norm.weight.tolist(), layer.cell_norm.bias.tolist())
     return [sigmoid(o[n]) * math.tanh(last[n]) for n in range(size)], cell
@@ -57,7 +58,8 @@ def test_a_sequence_follows_the_equations_of_the_paper() -> None:
     inputs, hidden, cell = states()
     hiddens, cells = layer(inputs, hidden, cell)
     for b in range(B):
-        h, c = hidden[b].tolist(), cell[b].tolist()
+        h = hidden[b].tolist()
+        c = cell[b].tolist()
         for t in range(T):
             h, c = step_in_loops(layer, inputs[b, t].tolist(), h, c)
             close(hiddens[b, t], torch.tensor(h, dtype=torch.float64))
@@ -71,10 +73,10 @@ def test_gradients_equal_numerical_derivatives() -> None:
     )
     parameters = tuple(layer.parameters())
 
-    def run(*given: Tensor) -> tuple[Tensor, Tensor]:
+    def run(*tensors: Tensor) -> tuple[Tensor, Tensor]:
         names = [name for name, _ in layer.named_parameters()]
-        replaced = dict(zip(names, given[3:], strict=True))
-        return torch.func.functional_call(layer, replaced, given[:3])
+        weights = dict(zip(names, tensors[3:], strict=True))
+        return torch.func.functional_call(layer, weights, tensors[:3])
 
     assert torch.autograd.gradcheck(run, (inputs, hidden, cell, *parameters))
 
@@ -95,11 +97,15 @@ def test_outputs_do_not_depend_on_the_scale_of_inputs_and_states(part: str) -> N
     for kind, invariant in ((NormedLSTMLayer, True), (LSTMLayer, False)):
         layer = kind(E, H)
         randomize(layer)
-        before = layer.step(layer.gates(100 * states()[0][:, 0]), 100 * states()[1], states()[2])
+        first_step = layer.step(
+            layer.gates(100 * states()[0][:, 0]), 100 * states()[1], states()[2]
+        )
         with torch.no_grad():
             getattr(layer, f"{part}_weight").mul_(7)
-        after = layer.step(layer.gates(100 * states()[0][:, 0]), 100 * states()[1], states()[2])
-        assert torch.allclose(before[0], after[0], atol=1e-5) == invariant
+        scaled_step = layer.step(
+            layer.gates(100 * states()[0][:, 0]), 100 * states()[1], states()[2]
+        )
+        assert torch.allclose(first_step[0], scaled_step[0], atol=1e-5) == invariant
 
 
 def test_initial_gains_are_one_and_forget_gates_open() -> None:

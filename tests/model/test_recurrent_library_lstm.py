@@ -39,12 +39,13 @@ def test_values_and_gradients_equal_those_of_steps(device: str) -> None:
     leaves = [inputs, hidden, cell, *layer.parameters()]
 
     hiddens, last = library(layer, inputs, (hidden, cell), PAD_MASK.to(device))
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         (hiddens * real * factors[0]).sum() + (last * factors[1]).sum(), leaves
     )
     total = torch.zeros((), dtype=torch.float64, device=device)
     for b, length in enumerate(LENGTHS):
-        h, c = hidden[b : b + 1], cell[b : b + 1]
+        h = hidden[b : b + 1]
+        c = cell[b : b + 1]
         for t in range(length):
             h, c = layer.step(layer.gates(inputs[b : b + 1, t]), h, c)
             close(hiddens[b, t], h[0])
@@ -52,7 +53,7 @@ def test_values_and_gradients_equal_those_of_steps(device: str) -> None:
         close(last[b], c[0])
         total = total + (c[0] * factors[1][b]).sum()
     expected = torch.autograd.grad(total, leaves)
-    for left, right in zip(found, expected, strict=True):
+    for left, right in zip(gradients, expected, strict=True):
         close(left, right)
 
 
@@ -65,14 +66,14 @@ def test_padding_leaves_the_cell_as_it_is(dtype: torch.dtype) -> None:
     with torch.no_grad():
         hiddens, last = library(layer, inputs, state, PAD_MASK)
         changed = inputs.masked_fill(PAD_MASK[:, :, None], 50)
-        others, same = library(layer, changed, state, PAD_MASK)
-        longer = torch.cat([changed, changed], dim=1)
+        changed_hiddens, same = library(layer, changed, state, PAD_MASK)
+        doubled = torch.cat([changed, changed], dim=1)
         mask = torch.cat([PAD_MASK, torch.ones_like(PAD_MASK)], dim=1)
-        by_longer = library(layer, longer, state, mask)[1]
+        cell_of_doubled = library(layer, doubled, state, mask)[1]
     assert torch.equal(same, last)
     for b, length in enumerate(LENGTHS):
-        assert torch.equal(others[b, :length], hiddens[b, :length])
-    close(by_longer, last, 20 * torch.finfo(dtype).eps)  # products of another shape
+        assert torch.equal(changed_hiddens[b, :length], hiddens[b, :length])
+    close(cell_of_doubled, last, 20 * torch.finfo(dtype).eps)  # products of another shape
 
 
 def test_without_padding_the_last_cell_equals_that_of_the_last_position() -> None:
@@ -81,22 +82,25 @@ def test_without_padding_the_last_cell_equals_that_of_the_last_position() -> Non
         random_tensor(B, *s, seed=n) for n, s in enumerate([(T, E), (H,), (H,)])
     )
     hiddens, cells = layer(inputs, hidden, cell)
-    for found in (library(layer, inputs, (hidden, cell)), layer.run(inputs, (hidden, cell))):
-        close(found[0], hiddens)
-        close(found[1], cells[:, -1])
+    for hiddens_and_cell in (
+        library(layer, inputs, (hidden, cell)),
+        layer.run(inputs, (hidden, cell)),
+    ):
+        close(hiddens_and_cell[0], hiddens)
+        close(hiddens_and_cell[1], cells[:, -1])
 
 
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by each call of the library, which is used on any device."""
-    found: list[int] = []
+    call_marks: list[int] = []
 
-    def counted(*given: Any) -> tuple[Tensor, Tensor]:
-        found.append(1)
-        return run_library_lstm(*given)
+    def counted(*arguments: Any) -> tuple[Tensor, Tensor]:
+        call_marks.append(1)
+        return run_library_lstm(*arguments)
 
     monkeypatch.setattr(recurrent, "run_library_lstm", counted)
     monkeypatch.setattr(recurrent, "use_library", lambda _: True)
-    return found
+    return call_marks
 
 
 @pytest.mark.parametrize(
@@ -115,24 +119,27 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_the_library_runs_layers_without_feedback(
     monkeypatch: pytest.MonkeyPatch, case: Case, count: int
 ) -> None:
-    found = calls(monkeypatch)
-    src, tgt = torch.tensor([[3, 7, 2], [5, 2, 0]]), torch.tensor([[1, 4], [1, 9]])
-    model, lengths = make_model(case), torch.tensor([3, 2])
+    library_calls = calls(monkeypatch)
+    src = torch.tensor([[3, 7, 2], [5, 2, 0]])
+    tgt = torch.tensor([[1, 4], [1, 9]])
+    model = make_model(case)
+    lengths = torch.tensor([3, 2])
     by_library = model(src, lengths, tgt)
-    assert len(found) == count
+    assert len(library_calls) == count
     monkeypatch.setattr(LSTMLayer, "run", RecurrentLayer.run)
     close(model(src, lengths, tgt), by_library)
-    assert len(found) == count
+    assert len(library_calls) == count
 
 
 def test_the_cpu_does_not_use_the_library() -> None:
     """CPU results stay bitwise the same; a fake CUDA tensor needs no device."""
     layer = make_layer()
-    inputs, state = random_tensor(B, T, E, seed=1), (torch.zeros(B, H).double(),) * 2
+    inputs = random_tensor(B, T, E, seed=1)
+    state = (torch.zeros(B, H).double(),) * 2
     hiddens, cells = layer(inputs, *state)
-    found = layer.run(inputs, state)
-    assert torch.equal(found[0], hiddens)
-    assert torch.equal(found[1], cells[:, -1])
+    hiddens_and_cells = layer.run(inputs, state)
+    assert torch.equal(hiddens_and_cells[0], hiddens)
+    assert torch.equal(hiddens_and_cells[1], cells[:, -1])
     with FakeTensorMode():
         on_cuda = torch.empty(B, T, E, device="cuda")
     assert recurrent.use_library(on_cuda)
@@ -141,7 +148,8 @@ def test_the_cpu_does_not_use_the_library() -> None:
 
 def test_mixed_precision_returns_the_cell_in_float32() -> None:
     layer = LSTMLayer(E, H)
-    inputs, state = torch.randn(B, T, E), layer.zero_state(B)
+    inputs = torch.randn(B, T, E)
+    state = layer.zero_state(B)
     expected, _ = library(layer, inputs, state)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hiddens, cell = library(layer, inputs, state)

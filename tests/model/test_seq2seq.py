@@ -40,20 +40,20 @@ def test_padding_of_the_source_has_no_effect(case: Case) -> None:
     expected = model(SRC, LENGTHS, TGT_IN)
     padded = torch.arange(S) >= LENGTHS[:, None]
     close(model(SRC.masked_fill(padded, 11), LENGTHS, TGT_IN), expected, 1e-12)
-    longer = torch.cat([SRC, torch.full((B, 2), 6)], dim=1)
-    close(model(longer, LENGTHS, TGT_IN), expected, 1e-12)
+    with_padding = torch.cat([SRC, torch.full((B, 2), 6)], dim=1)
+    close(model(with_padding, LENGTHS, TGT_IN), expected, 1e-12)
     for row, length in enumerate(LENGTHS.tolist()):
-        one = slice(row, row + 1)
-        close(model(SRC[one, :length], LENGTHS[one], TGT_IN[one])[0], expected[row])
+        rows = slice(row, row + 1)
+        close(model(SRC[rows, :length], LENGTHS[rows], TGT_IN[rows])[0], expected[row])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_padding_of_the_target_has_no_effect_on_earlier_positions(case: Case) -> None:
     model = make_model(case)
-    other = TGT_IN.clone()
-    other[:, -1] = 8
+    changed_tgt = TGT_IN.clone()
+    changed_tgt[:, -1] = 8
     expected = model(SRC, LENGTHS, TGT_IN)
-    changed = model(SRC, LENGTHS, other)
+    changed = model(SRC, LENGTHS, changed_tgt)
     assert torch.equal(changed[:, :-1], expected[:, :-1])
     assert not torch.allclose(changed[:, -1], expected[:, -1])
 
@@ -74,17 +74,17 @@ def test_embed_returns_target_embeddings_with_dropout_only_in_training() -> None
     assert torch.equal(model.eval().embed(TGT_IN), rows)
     torch.manual_seed(1)
     embedded = model.train().embed(TGT_IN)
-    dropped = embedded == 0
-    assert 0.2 < dropped.double().mean() < 0.8
-    close(embedded[~dropped], 2 * rows[~dropped])
+    is_zero = embedded == 0
+    assert 0.2 < is_zero.double().mean() < 0.8
+    close(embedded[~is_zero], 2 * rows[~is_zero])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_model_holds_no_state_between_calls(case: Case) -> None:
     model = make_model(case)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first_values = {name: value.clone() for name, value in model.state_dict().items()}
     expected = model(SRC, LENGTHS, TGT_IN)
     stepped(model, TGT_IN[:, :2])
     model(SRC.flip(0), LENGTHS.flip(0), TGT_IN)
     assert torch.equal(model(SRC, LENGTHS, TGT_IN), expected)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, first_values[name]) for name, value in model.state_dict().items())

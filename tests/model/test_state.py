@@ -7,7 +7,10 @@ from torch import Tensor
 from seq2seq.model.copying import first_positions
 from seq2seq.model.state import DecoderState, Memory
 
-B, S, A, C = 5, 7, 6, 4
+B = 5
+S = 7
+A = 6
+C = 4
 
 
 def memory(seed: int, transposed: bool) -> Memory:
@@ -27,10 +30,11 @@ def layout(part: Tensor) -> list[int]:
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_selected_sentences_keep_the_memory_layout(transposed: bool) -> None:
-    own, rows = memory(1, transposed), torch.tensor([3, 0, 4])
-    assert layout(own.keys) == ([0, 2, 1] if transposed else [0, 1, 2])
-    chosen = own.select(rows)
-    for part, all_of_it in zip(chosen, own, strict=True):
+    all_sentences = memory(1, transposed)
+    rows = torch.tensor([3, 0, 4])
+    assert layout(all_sentences.keys) == ([0, 2, 1] if transposed else [0, 1, 2])
+    selection = all_sentences.select(rows)
+    for part, all_of_it in zip(selection, all_sentences, strict=True):
         assert torch.equal(part, all_of_it[rows])
         assert layout(part) == layout(all_of_it)
 
@@ -38,19 +42,20 @@ def test_selected_sentences_keep_the_memory_layout(transposed: bool) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("other_rows", [slice(1, 4), torch.tensor([1, 2, 3])])
 def test_sentences_overwrite_others(transposed: bool, other_rows: slice | Tensor) -> None:
-    own, other = memory(1, transposed), memory(2, transposed)
-    expected = [part.clone() for part in own]
-    for part, its_other in zip(expected, other, strict=True):
+    target = memory(1, transposed)
+    source = memory(2, transposed)
+    expected = [part.clone() for part in target]
+    for part, its_other in zip(expected, source, strict=True):
         for n, row in enumerate([4, 0, 2]):
             part[row] = its_other[n + 1]
-    own.put(torch.tensor([4, 0, 2]), other, other_rows)
-    assert all(map(torch.equal, own, expected))
+    target.put(torch.tensor([4, 0, 2]), source, other_rows)
+    assert all(map(torch.equal, target, expected))
 
 
 def test_one_state_may_start_several_hypotheses() -> None:
-    state, other = (DecoderState(*torch.randn(3, 4, 1, 2).unbind()) for _ in range(2))
-    state.put(torch.tensor([2, 3]), other, torch.tensor([1, 1]))
-    for part, its_other in zip(state[:3], other[:3], strict=True):
+    state, source = (DecoderState(*torch.randn(3, 4, 1, 2).unbind()) for _ in range(2))
+    state.put(torch.tensor([2, 3]), source, torch.tensor([1, 1]))
+    for part, its_other in zip(state[:3], source[:3], strict=True):
         assert part is not None
         assert its_other is not None
         assert torch.equal(part[2], its_other[1])
