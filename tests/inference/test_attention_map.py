@@ -31,10 +31,10 @@ def weights(attended: range, rows: int = 8) -> np.ndarray:
     ],
 )
 def test_runs_of_words_without_attention_are_noted(attended: range, noted: list[str]) -> None:
-    found = notes_on_coverage(TOKENS, weights(attended))
-    assert found == [NOTE + text for text in noted]
+    notes = notes_on_coverage(TOKENS, weights(attended))
+    assert notes == [NOTE + text for text in noted]
     scaled = notes_on_coverage(TOKENS, weights(attended) / 3)  # as those of a window
-    assert scaled == found
+    assert scaled == notes
 
 
 def test_without_attention_nothing_is_noted() -> None:
@@ -58,7 +58,7 @@ def test_text_alone_has_the_same_notes(tiny_runs: dict[str, Path], decoder: str)
     lines = toy_pairs(20, seed=1)[0]
     overrides = {"text_only": True}, {"text_only": False}
     notes = [
-        [found.notes for found in translator.translate(lines, 1, **options)]
+        [translation.notes for translation in translator.translate(lines, 1, **options)]
         for options in overrides
     ]
     assert notes[0] == notes[1]

@@ -29,7 +29,7 @@ def listed_groups(
     living: list[Scored] = [[([], 0.0)] for _ in range(groups)]
     ended: list[Scored] = [[] for _ in range(groups)]
     for length in range(1, limit + 2):
-        taken: list[int] = []
+        tokens_of_step: list[int] = []
         allowed = [*(MAY_FOLLOW if length <= limit else ()), *([EOS_ID] if length > 1 else [])]
         for group in range(groups):
             ranked = [
@@ -38,22 +38,25 @@ def listed_groups(
                 for i in allowed
             ]
             ranked.sort(
-                key=lambda each: each[1] - diversity * taken.count(each[0][-1]), reverse=True
+                key=lambda candidate: (
+                    candidate[1] - diversity * tokens_of_step.count(candidate[0][-1])
+                ),
+                reverse=True,
             )
             ranked = ranked[: 2 * width]
             ended[group] += [
                 (ids, total / length) for ids, total in ranked[:width] if ids[-1] == EOS_ID
             ]
             ended[group] = best_of(ended[group], width)
-            kept = [each for each in ranked if each[0][-1] != EOS_ID][:width]
-            taken += [ids[-1] for ids, _ in kept]
-            living[group] = best_of(kept, width)
+            unfinished = [candidate for candidate in ranked if candidate[0][-1] != EOS_ID][:width]
+            tokens_of_step += [ids[-1] for ids, _ in unfinished]
+            living[group] = best_of(unfinished, width)
         if all(
             len(pool) == width and (not alive or pool[-1][1] >= alive[0][1] / length)
             for pool, alive in zip(ended, living, strict=True)
         ):
             break
-    return best_of([each for pool in ended for each in pool], width * groups)
+    return best_of([candidate for pool in ended for candidate in pool], width * groups)
 
 
 @one_quick(("width", "groups"), [(1, 3), (2, 2), (3, 2), (2, 3)], quick=3)
@@ -65,15 +68,19 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
         model: Any = Oracle(seed)
         options = SearchOptions(width * groups, groups=groups, diversity=diversity)
         limits = [2, 7, 6, 5, 1]
-        found = search(model, SOURCES, limits, options, CPU)
-        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+        lists = search(model, SOURCES, limits, options, CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, lists, strict=True):
             expected = listed_groups(model, source, limit, width, groups, diversity)
-            assert sorted(each.ids for each in hypotheses) == sorted(ids for ids, _ in expected)
-            for each, (_, score) in zip(hypotheses, expected, strict=True):
-                assert each.score == pytest.approx(score, rel=1e-5)
-                answer = ask(model, source, each.ids)
-                assert each.score == pytest.approx(answer.log_prob / len(each.ids), rel=1e-4)
-                assert sum(each.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
+            assert sorted(hypothesis.ids for hypothesis in hypotheses) == sorted(
+                ids for ids, _ in expected
+            )
+            for hypothesis, (_, score) in zip(hypotheses, expected, strict=True):
+                assert hypothesis.score == pytest.approx(score, rel=1e-5)
+                answer = ask(model, source, hypothesis.ids)
+                assert hypothesis.score == pytest.approx(
+                    answer.log_prob / len(hypothesis.ids), rel=1e-4
+                )
+                assert sum(hypothesis.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
 
 
 @pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2)])
@@ -81,8 +88,8 @@ def test_a_hypothesis_of_any_group_is_scored_by_its_own_coverage(width: int, gro
     for seed in range(3):
         model: Any = Oracle(seed)
         options = SearchOptions(width * groups, groups=groups, diversity=0.8, coverage_penalty=0.4)
-        found = search(model, SOURCES, [2, 7, 6, 5, 4], options, CPU)
-        for source, hypotheses in zip(SOURCES, found, strict=True):
+        lists = search(model, SOURCES, [2, 7, 6, 5, 4], options, CPU)
+        for source, hypotheses in zip(SOURCES, lists, strict=True):
             assert len(hypotheses) > 1
             for hypothesis in hypotheses:
                 answer = ask(model, source, hypothesis.ids)
@@ -93,10 +100,11 @@ def test_a_hypothesis_of_any_group_is_scored_by_its_own_coverage(width: int, gro
 @pytest.mark.thorough
 @pytest.mark.parametrize("batch", [1, 7])
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
-    model, sources = MAKERS["luong"](), random_sources(35, seed=5)
+    model = MAKERS["luong"]()
+    sources = random_sources(35, seed=5)
     options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)
-    found = row_search(model, requests_of(sources, [8] * 35), options)
-    check_batch_invariance(found, 35, batch)
+    search_rows = row_search(model, requests_of(sources, [8] * 35), options)
+    check_batch_invariance(search_rows, 35, batch)
 
 
 def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:
@@ -105,8 +113,8 @@ def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:
     settings = SearchSettings(groups=6, diversity=2.0)
     diverse = translator.translate(LINES, 6, 6, settings=settings)
     firsts = [
-        sum(len({entry.tokens[0] for entry in each.n_best}) for each in found)
-        for found in (plain, diverse)
+        sum(len({entry.tokens[0] for entry in translation.n_best}) for translation in translations)
+        for translations in (plain, diverse)
     ]
     assert firsts[1] > firsts[0]
 

@@ -30,7 +30,8 @@ def make_model(decoder: str, seed: int, hidden_size: int) -> Seq2Seq:
 
 def run(model: Seq2Seq | Ensemble) -> tuple[list[Tensor], list[Tensor | None]]:
     """Return log-probabilities [B, V] and attention weights [B, S] of several steps."""
-    log_probs, attention = [], []
+    log_probs = []
+    attention = []
     memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
     for ids in STEPS:
         step = model.step(ids, state, memory)
@@ -56,12 +57,14 @@ def test_copies_of_one_model_give_the_results_of_the_model(decoder: str, copies:
 def test_an_ensemble_gives_the_log_of_the_mean_probability_and_the_mean_attention() -> None:
     sizes = {"bahdanau": 12, "luong": 16, "none": 14}
     models = [make_model(kind, seed, size) for seed, (kind, size) in enumerate(sizes.items())]
-    apart = [run(model) for model in models]
+    single_results = [run(model) for model in models]
     log_probs, attention = run(Ensemble(models))
     for t in range(len(STEPS)):
-        mean = sum(each[0][t].exp() for each in apart) / len(models)
+        mean = sum(result[0][t].exp() for result in single_results) / len(models)
         torch.testing.assert_close(log_probs[t], mean.log())
-        torch.testing.assert_close(attention[t], (apart[0][1][t] + apart[1][1][t]) / 2)
+        torch.testing.assert_close(
+            attention[t], (single_results[0][1][t] + single_results[1][1][t]) / 2
+        )
 
 
 def test_networks_of_an_ensemble_find_what_the_torch_ensemble_finds() -> None:
@@ -97,16 +100,17 @@ def test_log_probabilities_stay_finite_where_probabilities_underflow() -> None:
 
 def test_select_takes_the_same_rows_of_every_model() -> None:
     models = [make_model("luong", seed=1, hidden_size=12), make_model("none", 2, 14)]
-    ensemble, rows = Ensemble(models), torch.tensor([2, 0])
+    ensemble = Ensemble(models)
+    rows = torch.tensor([2, 0])
     memory, state = ensemble.start(ensemble.encode(SRC, SRC_LENGTHS))
-    together = ensemble.step(STEPS[0], state, memory)
-    chosen = ensemble.step(STEPS[0][rows], state.select(rows), memory.select(rows))
-    for left, right in zip(chosen.outputs, together.outputs, strict=True):
+    full_step = ensemble.step(STEPS[0], state, memory)
+    selected_step = ensemble.step(STEPS[0][rows], state.select(rows), memory.select(rows))
+    for left, right in zip(selected_step.outputs, full_step.outputs, strict=True):
         torch.testing.assert_close(left, right[rows])
-    after = together.state.select(rows)
-    for left, right in zip(chosen.state, after, strict=True):
+    selected_state = full_step.state.select(rows)
+    for left, right in zip(selected_step.state, selected_state, strict=True):
         torch.testing.assert_close(left.hidden, right.hidden)
-    following = ensemble.step(STEPS[1][rows], after, memory.select(rows))
-    expected = ensemble.step(STEPS[1], together.state, memory).outputs
+    following = ensemble.step(STEPS[1][rows], selected_state, memory.select(rows))
+    expected = ensemble.step(STEPS[1], full_step.state, memory).outputs
     for left, right in zip(following.outputs, expected, strict=True):
         torch.testing.assert_close(left, right[rows])

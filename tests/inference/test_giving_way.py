@@ -62,19 +62,21 @@ def test_rules_without_a_next_token_leave_no_hypothesis(strategy: str) -> None:
     options = SearchOptions(**STRATEGIES[strategy], kept_ids=KEPT)
     lists = search(model, sources, [5] * 3, options, CPU, [prefix] * 3)
     assert [bool(hypotheses) for hypotheses in lists] == [False, True, False]
-    (alone,) = search(model, sources[1:2], [5], options, CPU, [prefix])
-    assert [h.ids for h in alone] == [h.ids for h in lists[1]]
+    (single_list,) = search(model, sources[1:2], [5], options, CPU, [prefix])
+    assert [h.ids for h in single_list] == [h.ids for h in lists[1]]
 
 
 NOTE = "no translation obeys all rules of its search; left out: "
 
 
 def test_one_rule_after_the_other_gives_way() -> None:
-    phrase, term = lexical_of([([8], True)]), lexical_of([([8], True), ([9], True)])
+    phrase = lexical_of([([8], True)])
+    term = lexical_of([([8], True), ([9], True)])
     part = Part(Masked("text", {}), terms=[Term(0, 4, "term")])
     options = SearchOptions(2, no_repeat_ngram=3, min_length=2, kept_ids=KEPT)
     search = RequestedSearch(part, Request([7], 9, lexical=term), options, phrase)
-    names, searches = list[str](), list[RequestedSearch]()
+    names = list[str]()
+    searches = list[RequestedSearch]()
     while (step := weaker(search)) is not None:
         name, search = step
         names.append(name)
@@ -114,9 +116,9 @@ def test_a_line_without_a_translation_is_searched_with_weaker_rules(
     is_obeyed: Callable[[Request, SearchOptions], bool],
 ) -> None:
     def search_in_vain(
-        engine: Engine, requests: Sequence[Request], options: SearchOptions, *more: Any
+        engine: Engine, requests: Sequence[Request], options: SearchOptions, *arguments: Any
     ) -> list[list[Hypothesis]]:
-        lists = part_search_search(engine, requests, options, *more)
+        lists = part_search_search(engine, requests, options, *arguments)
         return [
             hypotheses if len(request.source) != length or is_obeyed(request, options) else []
             for request, hypotheses in zip(requests, lists, strict=True)
@@ -124,16 +126,17 @@ def test_a_line_without_a_translation_is_searched_with_weaker_rules(
 
     overrides = ["decoding.no_repeat_ngram=3", "decoding.min_length=2"]
     model = Translator.load(RUN, device="cpu", overrides=overrides)
-    line, other = "This is a tall tree.", "My brother told a story."
+    line = "This is a tall tree."
+    other_line = "My brother told a story."
     length = len(model.translate(line).src_tokens) - 1
-    expected = model.translate(other).text
+    expected = model.translate(other_line).text
     part_search_search: Callable[..., list[list[Hypothesis]]] = part_search.search
     monkeypatch.setattr(part_search, "search", search_in_vain)
-    weak, usual = model.translate([line, other], constraints=[["\u0909\u0902\u091a"], []])
+    weak, unchanged = model.translate([line, other_line], constraints=[["\u0909\u0902\u091a"], []])
     assert weak.text
     assert [note for note in weak.notes if note.startswith(NOTE)] == [NOTE + ", ".join(names)]
-    assert usual.text == expected
-    assert not any(note.startswith(NOTE) for note in usual.notes)
+    assert unchanged.text == expected
+    assert not any(note.startswith(NOTE) for note in unchanged.notes)
 
 
 def test_a_line_of_many_names_and_a_term_does_not_end_the_others() -> None:

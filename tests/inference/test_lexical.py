@@ -71,10 +71,10 @@ def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
         for ids in itertools.product(MAY_FOLLOW, repeat=length):
             progress = lexical.start()
             for token in ids:
-                before = progress
+                earlier_progress = progress
                 progress = lexical.after(progress, token)
-                if lexical.met(progress) > lexical.met(before):
-                    assert token in lexical.advancing(before)
+                if lexical.met(progress) > lexical.met(earlier_progress):
+                    assert token in lexical.advancing(earlier_progress)
             assert (lexical.met(progress) == lexical.total) == fulfils([*ids], phrases)
             assert bool(lexical.missing(progress)) != fulfils([*ids], phrases)
     assert lexical.total == sum(map(len, phrases))
@@ -105,8 +105,8 @@ def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
     possible = [ids for ids in all_hypotheses(3) if fulfils(ids, phrases)]
     options = SearchOptions(120, length_penalty)
     lexical = [phrases_of(*phrases)] * len(SOURCES)
-    found = search(model, SOURCES, [3] * 5, options, CPU, lexical=lexical)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    lists = search(model, SOURCES, [3] * 5, options, CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
         check_ranking(model, source, hypotheses, possible, length_penalty, 0.0)
 
 
@@ -116,12 +116,12 @@ def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) ->
     """Token 6 continues words: it may not follow the occurrence that meets a phrase."""
     model: Any = Oracle(3)
     possible = [
-        ids for ids in all_hypotheses(3) if all(ends_word(ids, each, 6) for each in phrases)
+        ids for ids in all_hypotheses(3) if all(ends_word(ids, phrase, 6) for phrase in phrases)
     ]
     assert possible
     lexical = [phrases_of(*phrases, letters=True, continuing=[6])] * len(SOURCES)
-    found = search(model, SOURCES, [3] * 5, SearchOptions(120), CPU, lexical=lexical)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    lists = search(model, SOURCES, [3] * 5, SearchOptions(120), CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
         check_ranking(model, source, hypotheses, possible, 1.0, 0.0)
 
 
@@ -140,7 +140,7 @@ def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
     for maker in ("luong", "none"):
         model = MAKERS[maker]()
         sources = random_sources(24, seed=3)
-        wanted = [
+        phrases_of_sources = [
             [
                 [generator.randrange(4, 43) for _ in range(generator.randint(1, 4))]
                 for _ in range(n % 4)
@@ -148,43 +148,51 @@ def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
             for n in range(24)
         ]
         limits = [1 + n % 9 for n in range(24)]
-        lexical = [phrases_of(*phrases) if phrases else NO_LEXICAL for phrases in wanted]
+        lexical = [
+            phrases_of(*phrases) if phrases else NO_LEXICAL for phrases in phrases_of_sources
+        ]
         options = SearchOptions(size, no_repeat_ngram=1, forbidden_ids=(0, 2, 5, 6, 7))
-        found = search(model, sources, limits, options, CPU, lexical=lexical)
+        lists = search(model, sources, limits, options, CPU, lexical=lexical)
         plain = search(model, sources, limits, options, CPU)
-        for phrases, limit, hypotheses, free in zip(wanted, limits, found, plain, strict=True):
+        for phrases, limit, hypotheses, unconstrained in zip(
+            phrases_of_sources, limits, lists, plain, strict=True
+        ):
             assert hypotheses
-            for each in hypotheses:
-                assert fulfils(each.ids, phrases)
+            for hypothesis in hypotheses:
+                assert fulfils(hypothesis.ids, phrases)
                 room = sum(map(len, phrases))
-                assert each.ids[-1] == EOS_ID
-                assert 1 < len(each.ids) <= max(limit, room) + 1
+                assert hypothesis.ids[-1] == EOS_ID
+                assert 1 < len(hypothesis.ids) <= max(limit, room) + 1
             if not phrases:
-                assert [each[:2] for each in hypotheses] == [each[:2] for each in free]
+                assert [hypothesis[:2] for hypothesis in hypotheses] == [
+                    hypothesis[:2] for hypothesis in unconstrained
+                ]
 
 
 def test_scores_and_attention_equal_those_of_the_hypothesis() -> None:
     model: Any = Oracle(5)
     lexical = [phrases_of([6, 4], [5])] * 5
-    found = search(model, SOURCES, [8] * 5, SearchOptions(4, 0.7), CPU, lexical=lexical)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
-        for each in hypotheses:
-            answer = ask(model, source, each.ids)
-            assert each.score == pytest.approx(answer.log_prob / len(each.ids) ** 0.7, rel=1e-4)
-            assert each.attention_weights is not None
+    lists = search(model, SOURCES, [8] * 5, SearchOptions(4, 0.7), CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
+        for hypothesis in hypotheses:
+            answer = ask(model, source, hypothesis.ids)
+            assert hypothesis.score == pytest.approx(
+                answer.log_prob / len(hypothesis.ids) ** 0.7, rel=1e-4
+            )
+            assert hypothesis.attention_weights is not None
             assert answer.attention_weights is not None
-            assert each.attention_weights.shape == answer.attention_weights.shape
+            assert hypothesis.attention_weights.shape == answer.attention_weights.shape
 
 
 def test_a_prefix_comes_first() -> None:
     model: Any = Oracle(2)
     lexical = [phrases_of([6, 4], [5])] * 5
     prefixes = [forced([4, 4, 6])] * 5
-    found = search(model, SOURCES, [2] * 5, SearchOptions(3), CPU, prefixes, lexical=lexical)
-    for hypotheses in found:
-        for each in hypotheses:
-            assert each.ids[:3] == [4, 4, 6]
-            assert fulfils(each.ids, [[6, 4], [5]])
+    lists = search(model, SOURCES, [2] * 5, SearchOptions(3), CPU, prefixes, lexical=lexical)
+    for hypotheses in lists:
+        for hypothesis in hypotheses:
+            assert hypothesis.ids[:3] == [4, 4, 6]
+            assert fulfils(hypothesis.ids, [[6, 4], [5]])
 
 
 @pytest.mark.thorough
@@ -208,26 +216,26 @@ def words_in(text: str, phrase: str) -> int:
 def test_translations_contain_the_phrases_as_words(tiny_run: Path, beam_size: int) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     constraints = [["mo ka"] if n % 2 else [] for n in range(len(LINES))]
-    found = translator.translate(LINES, beam_size, constraints=constraints)
+    translations = translator.translate(LINES, beam_size, constraints=constraints)
     plain = translator.translate(LINES, beam_size)
-    for phrases, each, free in zip(constraints, found, plain, strict=True):
+    for phrases, translation, unconstrained in zip(constraints, translations, plain, strict=True):
         if phrases:
-            (position,) = [i for i in range(len(each.text)) if each.text[i:].startswith("mo ka")][
-                :1
-            ]
-            after = each.text[position + 5 : position + 6]
-            assert not after.isalnum()
-            assert position == 0 or each.text[position - 1] == " "
+            (position,) = [
+                i for i in range(len(translation.text)) if translation.text[i:].startswith("mo ka")
+            ][:1]
+            next_character = translation.text[position + 5 : position + 6]
+            assert not next_character.isalnum()
+            assert position == 0 or translation.text[position - 1] == " "
         else:
-            assert each == free
+            assert translation == unconstrained
 
 
 def test_long_lines_and_n_best_lists_contain_the_phrases(tiny_run: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     line = " ".join(LINES[:9])
-    (found,) = translator.translate([line], 4, 3, constraints=[["mo ka"]])
-    assert found.parts > 1
-    assert all("mo ka" in each.text for each in found.n_best)
+    (translation,) = translator.translate([line], 4, 3, constraints=[["mo ka"]])
+    assert translation.parts > 1
+    assert all("mo ka" in entry.text for entry in translation.n_best)
     blank, _ = translator.translate(["", "ba"], constraints=[["mo"], []])
     assert blank.text == ""
     assert "blank lines stay blank, without their constraints" in blank.notes
@@ -237,9 +245,11 @@ def test_a_glossary_applies_where_the_source_has_the_phrase(tiny_run: Path) -> N
     translator = Translator.load(tiny_run, device="cpu")
     first = LINES[0].split()[0]
     settings = SearchSettings(glossary=Glossary([(first, "zuzu"), ("never seen", "kaka")]))
-    for line, each in zip(LINES, translator.translate(LINES, settings=settings), strict=True):
+    for line, translation in zip(
+        LINES, translator.translate(LINES, settings=settings), strict=True
+    ):
         count = line.rstrip(".").split().count(first)
-        assert each.text.count("zuzu") >= count
+        assert translation.text.count("zuzu") >= count
     assert translator.translate(LINES[1:2], settings=settings)[0].text
 
 
@@ -274,16 +284,16 @@ def test_a_glossary_finds_what_a_regular_expression_finds() -> None:
     for _ in range(200):
         phrases = sorted({text(draw.randint(1, 5)) for _ in range(9)} - {""}, key=len)[::-1]
         patterns = [
-            rf"(?<!\w){re.escape(each)}" if each[0] in "ab९" else re.escape(each)
-            for each in phrases
+            rf"(?<!\w){re.escape(term)}" if term[0] in "ab९" else re.escape(term)
+            for term in phrases
         ]
         patterns = [
             rf"{pattern}(?!\w)" if phrase[-1] in "ab९" else pattern
             for pattern, phrase in zip(patterns, phrases, strict=True)
         ]
         line = text(60)
-        expected = [found[0].upper() for found in re.finditer("|".join(patterns), line)]
-        assert Glossary([(each, each.upper()) for each in phrases]).targets(line) == expected
+        expected = [match[0].upper() for match in re.finditer("|".join(patterns), line)]
+        assert Glossary([(term, term.upper()) for term in phrases]).targets(line) == expected
 
 
 def test_a_glossary_finds_no_start_of_a_word_that_continues_in_a_mark() -> None:
@@ -309,7 +319,9 @@ def test_the_glossary_terms_of_a_line_are_required_as_far_as_there_is_room(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The constraints of the line come first, and no line ends the command."""
-    text, phrases, terms = tmp_path / "text", tmp_path / "phrases", tmp_path / "terms"
+    text = tmp_path / "text"
+    phrases = tmp_path / "phrases"
+    terms = tmp_path / "terms"
     text.write_text("ba\nke do\n", encoding="utf-8")
     vocabulary = Translator.load(tiny_run, device="cpu").vocabularies.tgt
     size = len(vocabulary.encode(["zu"])[0])
@@ -353,7 +365,9 @@ def test_a_malformed_glossary_is_refused(
 def test_the_command_accepts_constraints_and_a_glossary(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, phrases, terms = tmp_path / "text", tmp_path / "phrases", tmp_path / "terms"
+    text = tmp_path / "text"
+    phrases = tmp_path / "phrases"
+    terms = tmp_path / "terms"
     text.write_text("ba do\n\nke\n", encoding="utf-8")
     phrases.write_text("mo\tka zu\nmo\n\n", encoding="utf-8")
     terms.write_text("ke\tlili\n", encoding="utf-8")
@@ -361,11 +375,11 @@ def test_the_command_accepts_constraints_and_a_glossary(
     options = ["--constraints", str(phrases), "--glossary", str(terms)]
     assert main([*call, *options]) == 0
     out, err = capsys.readouterr()
-    found = [json.loads(line)["text"] for line in out.splitlines()]
-    assert "mo" in found[0]
-    assert "ka zu" in found[0]
-    assert found[1] == ""
-    assert "lili" in found[2]
+    texts = [json.loads(line)["text"] for line in out.splitlines()]
+    assert "mo" in texts[0]
+    assert "ka zu" in texts[0]
+    assert texts[1] == ""
+    assert "lili" in texts[2]
     assert "blank lines stay blank, without their constraints: 1 line (2)" in err
     phrases.write_text("mo\n", encoding="utf-8")
     assert main([*call, *options]) == 2
@@ -388,8 +402,11 @@ def test_a_phrase_that_is_required_and_forbidden_is_refused(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before any translation, with the line of its file; a longer word does not count."""
-    text, phrases = tmp_path / "text", tmp_path / "phrases"
-    terms, forbidden, output = tmp_path / "terms", tmp_path / "forbidden", tmp_path / "out"
+    text = tmp_path / "text"
+    phrases = tmp_path / "phrases"
+    terms = tmp_path / "terms"
+    forbidden = tmp_path / "forbidden"
+    output = tmp_path / "out"
     text.write_text("ba\n" * 3000, encoding="utf-8")
     phrases.write_text("ka\n" * 2999 + "mo\tlili  zu\n", encoding="utf-8")
     terms.write_text("ke\tzu\n", encoding="utf-8")
@@ -407,12 +424,13 @@ def test_a_phrase_that_is_required_and_forbidden_is_refused(
     settings = SearchSettings(forbidden=("zu",))
     with pytest.raises(UserError, match="constraints of line 2: 'lili zu' is required and"):
         translator.translate(["ba", "do"], constraints=[[], ["lili zu"]], settings=settings)
-    found = translator.translate("ba", constraints=["zumo"], settings=settings)
-    assert "zumo" in found.text.split()
+    translation = translator.translate("ba", constraints=["zumo"], settings=settings)
+    assert "zumo" in translation.text.split()
 
 
 def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabularies) -> None:
-    requirements, masked = Requirements(tiny_vocabularies), Masked("", {})
+    requirements = Requirements(tiny_vocabularies)
+    masked = Masked("", {})
     ((phrase, *_),) = requirements.lexical(["  mo   ka "], masked, "here").phrases
     assert "".join(tiny_vocabularies.tgt.tokens(phrase)) == "▁mo▁ka"
     assert requirements.lexical(["", " "], masked, "here") == NO_LEXICAL
@@ -420,33 +438,38 @@ def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabulari
 
 def test_terms_of_exactly_the_most_tokens_are_required(tiny_vocabularies: Vocabularies) -> None:
     """Terms that exceed it are left out, from the first one that does not fit."""
-    requirements, masked = Requirements(tiny_vocabularies), Masked("", {})
+    requirements = Requirements(tiny_vocabularies)
+    masked = Masked("", {})
 
     def tokens_of(phrases: int, terms: int) -> int:
         required = requirements.lexical(["."] * phrases, masked, "here", ["."] * terms)
         return required.total
 
     token_count = tokens_of(1, 0)
-    most = MAX_TOKENS // token_count
-    assert most * token_count == MAX_TOKENS
-    for phrases in (0, 1, most - 1):
-        assert tokens_of(phrases, most - phrases) == MAX_TOKENS
-        assert tokens_of(phrases, most - phrases + 1) == MAX_TOKENS
-        assert tokens_of(phrases, most - phrases - 1) == MAX_TOKENS - token_count
+    max_terms = MAX_TOKENS // token_count
+    assert max_terms * token_count == MAX_TOKENS
+    for phrases in (0, 1, max_terms - 1):
+        assert tokens_of(phrases, max_terms - phrases) == MAX_TOKENS
+        assert tokens_of(phrases, max_terms - phrases + 1) == MAX_TOKENS
+        assert tokens_of(phrases, max_terms - phrases - 1) == MAX_TOKENS - token_count
 
 
 def test_both_constraints_need_the_most_occurrences_of_each_phrase() -> None:
-    one = lexical_of([([7, 8], True), ([7, 8], True), ([9], False)], frozenset([8]))
-    other = lexical_of([([7, 8], True), ([5], True)], frozenset([8, 9]))
-    found = merge(one, other)
-    assert {each.tokens: each.times for each in found.phrases} == {(7, 8): 2, (9,): 1, (5,): 1}
-    assert [each.ends_in_letter for each in found.phrases] == [True, False, True]
-    assert found.continuing == frozenset([8, 9])
-    assert merge(one, NO_LEXICAL) == one
-    assert merge(NO_LEXICAL, other) == other
+    left = lexical_of([([7, 8], True), ([7, 8], True), ([9], False)], frozenset([8]))
+    right = lexical_of([([7, 8], True), ([5], True)], frozenset([8, 9]))
+    merged = merge(left, right)
+    assert {phrase.tokens: phrase.times for phrase in merged.phrases} == {
+        (7, 8): 2,
+        (9,): 1,
+        (5,): 1,
+    }
+    assert [phrase.ends_in_letter for phrase in merged.phrases] == [True, False, True]
+    assert merged.continuing == frozenset([8, 9])
+    assert merge(left, NO_LEXICAL) == left
+    assert merge(NO_LEXICAL, right) == right
 
 
 def test_both_constraints_keep_within_the_tokens_of_a_line() -> None:
     long = lexical_of([(list(range(5, 5 + MAX_TOKENS - 1)), True)])
-    more = lexical_of([([1, 2], True), ([3], True)])
-    assert merge(long, more).phrases == (*long.phrases, more.phrases[1])
+    short = lexical_of([([1, 2], True), ([3], True)])
+    assert merge(long, short).phrases == (*long.phrases, short.phrases[1])

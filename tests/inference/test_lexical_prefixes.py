@@ -33,22 +33,23 @@ AWKWARD = [
 
 @pytest.fixture(scope="module")
 def makers() -> dict[Kind, tuple[Vocabulary, PrefixMaker]]:
-    found: dict[Kind, tuple[Vocabulary, PrefixMaker]] = {}
+    makers_by_kind: dict[Kind, tuple[Vocabulary, PrefixMaker]] = {}
     for kind, size in SIZES.items():
         config = VocabularyConfig(type=kind, size=size)
         vocabulary = train_vocabularies(config, SRC, [*TGT, "日本語 日本", "ta 日ta"]).tgt
-        found[kind] = vocabulary, PrefixMaker(vocabulary)
-    return found
+        makers_by_kind[kind] = vocabulary, PrefixMaker(vocabulary)
+    return makers_by_kind
 
 
 def walk(prefix: Prefix, choose: random.Random) -> list[int]:
     """Return the ids of a random path through the states."""
-    state, ids = 0, []
+    state = 0
+    ids = []
     while state < len(prefix.states):
         ids.append(choose.choice(prefix.states[state].tokens.tolist()))
-        after = prefix.after(state, ids[-1])
-        assert after > state
-        state = after
+        next_state = prefix.after(state, ids[-1])
+        assert next_state > state
+        state = next_state
     return ids
 
 
@@ -76,14 +77,16 @@ def test_accepted_tokens_begin_with_the_text(
 ) -> None:
     """For any tokens that follow, including bytes that are not valid UTF-8."""
     vocabulary, maker = makers[kind]
-    choose, prefix = random.Random(seed), maker.prefix(text)
+    choose = random.Random(seed)
+    prefix = maker.prefix(text)
     ids = walk(prefix, choose)
     if not ids or ids[-1] != EOS_ID:
         ids += [choose.randrange(4, len(vocabulary)) for _ in range(choose.randrange(4))]
-    found, wanted = vocabulary.decode(ids, prefix.words).strip(), normal(text)
-    assert found.startswith(wanted)
-    if wanted and unicodedata.normalize("NFC", text)[-1].isspace():
-        assert found == wanted or found[len(wanted)] == " "
+    decoded = vocabulary.decode(ids, prefix.words).strip()
+    prefix_text = normal(text)
+    assert decoded.startswith(prefix_text)
+    if prefix_text and unicodedata.normalize("NFC", text)[-1].isspace():
+        assert decoded == prefix_text or decoded[len(prefix_text)] == " "
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -110,8 +113,8 @@ def test_the_last_word_may_continue_unless_a_space_ends_it(
     vocabulary, maker = makers["word"]
     tokens = vocabulary.tokens(range(len(vocabulary)))
     word = next(token[1:] for token in tokens if token.startswith("▁") and len(token) > 4)
-    longer = {i for i, token in enumerate(tokens) if token.startswith(f"▁{word[:2]}")}
-    assert set(maker.prefix(word[:2]).states[-1].tokens.tolist()) == longer
+    continuations = {i for i, token in enumerate(tokens) if token.startswith(f"▁{word[:2]}")}
+    assert set(maker.prefix(word[:2]).states[-1].tokens.tolist()) == continuations
     assert maker.prefix(f"{word} ").states[-1].tokens.tolist() == [tokens.index(f"▁{word}")]
     assert maker.prefix("xq").words == ["xq"]
     assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]

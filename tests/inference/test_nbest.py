@@ -31,8 +31,10 @@ def candidate(text: str, score: float) -> Candidate:
 
 
 def test_the_best_hypothesis_of_each_text_is_kept() -> None:
-    found = merged([candidate("a", -1), candidate("b", -2), candidate("a", -3), candidate("c", -4)])
-    assert [(each.text, each.hypothesis.score) for each in found] == [
+    entries = merged(
+        [candidate("a", -1), candidate("b", -2), candidate("a", -3), candidate("c", -4)]
+    )
+    assert [(entry.text, entry.hypothesis.score) for entry in entries] == [
         ("a", -1),
         ("b", -2),
         ("c", -4),
@@ -41,8 +43,9 @@ def test_the_best_hypothesis_of_each_text_is_kept() -> None:
 
 def test_a_wider_beam_extends_the_list_below_its_first_entry() -> None:
     candidates = [candidate("a", -2.0), candidate("b", -3.0)]
-    better, other = candidate("z", -1.0), candidate("b", -2.5)
-    extend(candidates, [better, candidate("a", -2.0), other, candidate("c", -2.75)])
+    better = candidate("z", -1.0)
+    below = candidate("b", -2.5)
+    extend(candidates, [better, candidate("a", -2.0), below, candidate("c", -2.75)])
     assert [(entry.text, entry.hypothesis.score) for entry in candidates] == [
         ("a", -2.0),
         ("b", -2.5),
@@ -56,16 +59,16 @@ def test_widening_is_bounded(
 ) -> None:
     """A search that finds a single text is repeated with wider beams."""
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    searched = []
+    beam_sizes = []
 
     def search(_: Any, requests: Sequence[Request], options: SearchOptions, *__: Any) -> Any:
-        searched.append(options.beam_size)
+        beam_sizes.append(options.beam_size)
         return [[Hypothesis([5, 3], -1.0, None, (-0.5, -0.5))] for _ in requests]
 
     monkeypatch.setattr("seq2seq.inference.part_search.search", search)
-    found = translator.translate("ba", beam_size, n_best=2)
-    assert searched == [beam_size, *sizes]
-    assert len({entry.text for entry in found.n_best}) == 1
+    translation = translator.translate("ba", beam_size, n_best=2)
+    assert beam_sizes == [beam_size, *sizes]
+    assert len({entry.text for entry in translation.n_best}) == 1
 
 
 def test_five_entries_are_five_different_texts(
@@ -73,35 +76,41 @@ def test_five_entries_are_five_different_texts(
 ) -> None:
     """Byte fallback gives these models many segmentations of one text."""
     translator = Translator.load(tiny_run, device="cpu")
-    found = translator.translate(LINES, beam_size=5, n_best=5)
+    translations = translator.translate(LINES, beam_size=5, n_best=5)
     monkeypatch.setattr(passes, "MAX_BEAM", 1)
     narrow = translator.translate(LINES, beam_size=5, n_best=5)
-    assert any(len({each.text for each in one.n_best}) < 5 for one in narrow) or narrow == found
-    for one, other in zip(found, narrow, strict=True):
-        assert Counter(each.text for each in one.n_best).most_common(1)[0][1] == 1
-        scores = [each.score for each in one.n_best]
+    assert (
+        any(len({entry.text for entry in translation.n_best}) < 5 for translation in narrow)
+        or narrow == translations
+    )
+    for translation, narrow_translation in zip(translations, narrow, strict=True):
+        assert Counter(entry.text for entry in translation.n_best).most_common(1)[0][1] == 1
+        scores = [entry.score for entry in translation.n_best]
         assert scores == sorted(scores, reverse=True)
-        assert one.n_best[0] == other.n_best[0]
-        for each in one.n_best:
-            assert each.tokens[-1] == "</s>"
-            assert len(each.tokens) == len(each.log_probs)
-            assert (each.attention is not None) == translator.engine.attends
-            if each.attention is not None:
-                assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
-            assert each.score == pytest.approx(sum(each.log_probs) / len(each.tokens), rel=1e-4)
-        assert (one.tokens, one.log_probs) == (one.n_best[0].tokens, one.n_best[0].log_probs)
+        assert translation.n_best[0] == narrow_translation.n_best[0]
+        for entry in translation.n_best:
+            assert entry.tokens[-1] == "</s>"
+            assert len(entry.tokens) == len(entry.log_probs)
+            assert (entry.attention is not None) == translator.engine.attends
+            if entry.attention is not None:
+                assert entry.attention.shape == (len(entry.tokens), len(translation.src_tokens))
+            assert entry.score == pytest.approx(sum(entry.log_probs) / len(entry.tokens), rel=1e-4)
+        assert (translation.tokens, translation.log_probs) == (
+            translation.n_best[0].tokens,
+            translation.n_best[0].log_probs,
+        )
 
 
 @one_quick("batch", [1, 7])
 def test_n_best_lists_are_batch_invariant(tiny_run: Path, batch: int) -> None:
     translator = Translator.load(tiny_run, device="cpu")
-    together = translator.translate(LINES, beam_size=4, n_best=4)
+    in_one_batch = translator.translate(LINES, beam_size=4, n_best=4)
     parts = [
-        each
+        translation
         for start in range(0, len(LINES), batch)
-        for each in translator.translate(LINES[start : start + batch], beam_size=4, n_best=4)
+        for translation in translator.translate(LINES[start : start + batch], beam_size=4, n_best=4)
     ]
-    assert parts == together
+    assert parts == in_one_batch
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -111,24 +120,27 @@ def test_log_probs_equal_those_of_the_model(size: int) -> None:
     for source, hypotheses in zip(
         SOURCES, search(model, SOURCES, [4, 5, 6, 7, 8], options, CPU), strict=True
     ):
-        for each in hypotheses:
-            for length, value in enumerate(each.log_probs, start=1):
-                before = ask(model, source, each.ids[: length - 1]).log_prob if length > 1 else 0.0
-                after = ask(model, source, each.ids[:length]).log_prob
-                assert value == pytest.approx(after - before, rel=1e-3, abs=1e-4)
-            assert len(each.log_probs) == len(each.ids)
+        for hypothesis in hypotheses:
+            for length, value in enumerate(hypothesis.log_probs, start=1):
+                shorter_log_prob = (
+                    ask(model, source, hypothesis.ids[: length - 1]).log_prob if length > 1 else 0.0
+                )
+                log_prob = ask(model, source, hypothesis.ids[:length]).log_prob
+                assert value == pytest.approx(log_prob - shorter_log_prob, rel=1e-3, abs=1e-4)
+            assert len(hypothesis.log_probs) == len(hypothesis.ids)
     quick = replace(options, return_scores=False)
     for hypotheses in search(model, SOURCES, [4] * 5, quick, CPU):
-        assert all(each.log_probs == () for each in hypotheses)
+        assert all(hypothesis.log_probs == () for hypothesis in hypotheses)
 
 
 def test_log_probs_survive_the_shrinking_of_tiles() -> None:
-    model, sources = MAKERS["luong"](), random_sources(90, seed=7)
+    model = MAKERS["luong"]()
+    sources = random_sources(90, seed=7)
     limits = [1 + n % 13 for n in range(90)]
     for hypotheses in search(model, sources, limits, SearchOptions(4, 1.0), CPU):
-        for each in hypotheses:
-            total = sum(each.log_probs)
-            assert each.score == pytest.approx(total / len(each.ids), rel=1e-4)
+        for hypothesis in hypotheses:
+            total = sum(hypothesis.log_probs)
+            assert hypothesis.score == pytest.approx(total / len(hypothesis.ids), rel=1e-4)
 
 
 def test_json_has_the_tokens_of_every_entry(
@@ -138,12 +150,12 @@ def test_json_has_the_tokens_of_every_entry(
     text.write_text("ba do ||| ke\n", encoding="utf-8")
     call = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(text), "--json"]
     assert main([*call, "--n-best", "3"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len({each["text"] for each in found["n_best"]}) == 3
-    for each in found["n_best"]:
-        assert list(each) == ["text", "score", "tokens", "log_probs"]
-        assert len(each["tokens"]) == len(each["log_probs"])
-    assert found["n_best"][0]["tokens"] == found["tgt_tokens"]
+    translation = json.loads(capsys.readouterr().out)
+    assert len({entry["text"] for entry in translation["n_best"]}) == 3
+    for entry in translation["n_best"]:
+        assert list(entry) == ["text", "score", "tokens", "log_probs"]
+        assert len(entry["tokens"]) == len(entry["log_probs"])
+    assert translation["n_best"][0]["tokens"] == translation["tgt_tokens"]
 
 
 # ------------------------------------------------------------------ long lines take linear memory
@@ -151,23 +163,25 @@ def test_json_has_the_tokens_of_every_entry(
 
 def test_a_long_line_has_blocks_and_a_matrix_on_demand(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    (found,) = translator.translate([" ".join(LINES[:9])])
-    blocks = found.attention_blocks
-    assert found.parts > 1
+    (translation,) = translator.translate([" ".join(LINES[:9])])
+    blocks = translation.attention_blocks
+    assert translation.parts > 1
     assert blocks is not None
-    assert len(blocks.blocks) == found.parts
-    weights = found.attention
+    assert len(blocks.blocks) == translation.parts
+    weights = translation.attention
     assert weights is not None
-    assert weights.shape == (len(found.tokens), len(found.src_tokens))
-    assert len(found.tokens) == len(found.log_probs)
+    assert weights.shape == (len(translation.tokens), len(translation.src_tokens))
+    assert len(translation.tokens) == len(translation.log_probs)
     assert weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
     row = column = 0
     for block in blocks.blocks:
-        rows, columns = slice(row, row + len(block)), slice(column, column + block.shape[1])
+        rows = slice(row, row + len(block))
+        columns = slice(column, column + block.shape[1])
         assert (weights[rows, columns] == block).all()
         assert not weights[rows, : columns.start].any()
         assert not weights[rows, columns.stop :].any()
-        row, column = rows.stop, columns.stop
+        row = rows.stop
+        column = columns.stop
     assert Translation().attention is None
 
 
@@ -177,11 +191,11 @@ def test_json_of_a_long_line_has_a_matrix_per_part(
     text = tmp_path / "text"
     text.write_text(" ".join(LINES[:9]) + "\n", encoding="utf-8")
     assert main(["translate", "-m", str(tiny_runs["luong"]), "-i", str(text), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    blocks = found["attention_blocks"]
-    assert found["attention_weights"] is None
-    assert sum(map(len, blocks)) == len(found["tgt_tokens"])
-    assert sum(len(block[0]) for block in blocks) == len(found["src_tokens"])
+    translation = json.loads(capsys.readouterr().out)
+    blocks = translation["attention_blocks"]
+    assert translation["attention_weights"] is None
+    assert sum(map(len, blocks)) == len(translation["tgt_tokens"])
+    assert sum(len(block[0]) for block in blocks) == len(translation["src_tokens"])
 
 
 MEASURE = """
@@ -196,8 +210,8 @@ sys.exit(code)
 def peak_and_size(*arguments: object, output: Path) -> tuple[int, int]:
     """Return the peak memory of a command in KiB, and the bytes it wrote."""
     call = [sys.executable, "-c", MEASURE, *map(str, arguments), "-o", str(output)]
-    done = subprocess.run(call, capture_output=True, text=True, check=True)
-    return int(done.stderr.splitlines()[-1]), output.stat().st_size
+    process = subprocess.run(call, capture_output=True, text=True, check=True)
+    return int(process.stderr.splitlines()[-1]), output.stat().st_size
 
 
 @pytest.mark.thorough

@@ -61,11 +61,11 @@ class Counts:
         return counted
 
     def _counted_search(
-        self, engine: Engine, requests: Sequence[Request], options: SearchOptions, *more: Any
+        self, engine: Engine, requests: Sequence[Request], options: SearchOptions, *arguments: Any
     ) -> list[list[Hypothesis]]:
         for request in requests:
             self.engine["searches" if request.fixed is None else "scorings"] += 1
-        lists = self._search(engine, requests, options, *more)
+        lists = self._search(engine, requests, options, *arguments)
         return [
             [] if self.find_nothing(request, options) else hypotheses
             for request, hypotheses in zip(requests, lists, strict=True)
@@ -95,7 +95,7 @@ def test_a_plain_line_is_searched_once(tiny_runs: dict[str, Path], counts: Count
 def test_the_terms_of_an_n_best_list_are_placed_in_plain_translations(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placed = 0
+    placed_terms = 0
     for line in LINES:
         with monkeypatch.context() as patch:
             counts = Counts(patch)
@@ -107,8 +107,8 @@ def test_the_terms_of_an_n_best_list_are_placed_in_plain_translations(
                 assert counts.scorings["PlaceFurtherTerms"] >= 2
                 assert not counts.searches["RequireTerms"]
                 assert not counts.searches["Widen"]
-                placed += 1
-    assert placed > 3
+                placed_terms += 1
+    assert placed_terms > 3
 
 
 def test_terms_are_placed_by_a_scoring_or_required(
@@ -139,10 +139,10 @@ def test_every_rule_gives_way_in_a_search_of_its_own(counts: Counts) -> None:
     line = "Rahul saw a tree and Kavita."
     glossary = Glossary({"tree": "\u0926\u0942\u0927"})
     settings = SearchSettings(glossary=glossary)
-    found = model.translate(line, 3, constraints=["\u0909\u0902\u091a"], settings=settings)
+    translation = model.translate(line, 3, constraints=["\u0909\u0902\u091a"], settings=settings)
     assert counts.searches["GiveWay"] == passes.GiveWay.most_searches
     assert counts.searches["RequireTerms"] == 1
-    assert any(note.endswith("required phrases, names") for note in found.notes)
+    assert any(note.endswith("required phrases, names") for note in translation.notes)
     counts.check()
 
 
@@ -194,10 +194,11 @@ def test_the_best_translation_decides_whether_a_name_is_lost() -> None:
     model = Translator.load(NAMES, device="cpu")
     repair = passes.Repair(context_of(model))
     part = searched_part(model, "Rahul saw a tree.")
-    having, lacking = candidate(f"{RAHUL} {TREE}", -1.0), candidate(TREE, -2.0)
-    part.candidates = [having, lacking]
+    with_name = candidate(f"{RAHUL} {TREE}", -1.0)
+    without_name = candidate(TREE, -2.0)
+    part.candidates = [with_name, without_name]
     assert repair.request(part) is None
-    part.candidates = [lacking, having]
+    part.candidates = [without_name, with_name]
     search = repair.request(part)
     assert search is not None
     assert [*search.part.masked.names.values()] == ["Rahul"]
@@ -208,12 +209,13 @@ def test_a_forbidden_repair_is_not_taken(forbidden: tuple[str, ...], is_taken: b
     model = Translator.load(NAMES, device="cpu")
     repair = passes.Repair(context_of(model, forbidden=forbidden))
     part = searched_part(model, "Rahul saw a tree.")
-    first, repaired = candidate("\u0926\u0942\u0927", -1.0), candidate(f"{RAHUL} {TREE}", -2.0)
+    first = candidate("\u0926\u0942\u0927", -1.0)
+    with_name = candidate(f"{RAHUL} {TREE}", -2.0)
     part.candidates = [first]
     search = repair.request(part)
     assert search is not None
-    repair.merge(part, search, [repaired])
-    assert part.candidates == [repaired if is_taken else first]
+    repair.merge(part, search, [with_name])
+    assert part.candidates == [with_name if is_taken else first]
     assert part.search is (search if is_taken else part.original)
 
 
@@ -224,8 +226,8 @@ def test_a_list_below_placed_terms_is_in_order_and_has_other_texts(
     model = Translator.load(tiny_runs["luong"], device="cpu")
     part = searched_part(model, LINES[0])
     part.placed = candidate("placed", -2.0)
-    others = [("better", -1.0), ("below", -2.5), ("placed", -2.75), ("last", -3.0)]
-    part.candidates = [candidate(text, score) for text, score in others]
+    scored_texts = [("better", -1.0), ("below", -2.5), ("placed", -2.75), ("last", -3.0)]
+    part.candidates = [candidate(text, score) for text, score in scored_texts]
     assert passes.Widen(context_of(model, n_best=3)).request(part) is None
     assert [text for text, _ in part.candidates] == ["placed", "below", "last"]
 
@@ -250,7 +252,7 @@ def test_no_part_is_searched_more_often_than_the_list_says(
     )
     with pytest.MonkeyPatch.context() as patch:
         counts = Counts(patch)
-        found = Translator.load(run, device="cpu").translate(
+        translation = Translator.load(run, device="cpu").translate(
             line, None if sampling else 3, data.draw(st.sampled_from([1, 3])), settings=options
         )
-        counts.check(max(1, found.parts))
+        counts.check(max(1, translation.parts))

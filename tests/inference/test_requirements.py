@@ -33,12 +33,13 @@ def translator(tiny_runs: dict[str, Path]) -> Translator:
     return Translator(replace(translator.loaded, source=SourceProfile(final_marks=MARKS)))
 
 
-def check_without_mark(found: Translation, marked: Translation) -> None:
+def check_without_mark(unmarked: Translation, marked: Translation) -> None:
     """Assert that a line is translated as with a final mark, which is then removed."""
-    assert found.notes == [NOTE]
+    assert unmarked.notes == [NOTE]
     assert marked.notes == []
-    assert found.src_tokens == marked.src_tokens
-    best, expected = found.n_best[0], marked.n_best[0]
+    assert unmarked.src_tokens == marked.src_tokens
+    best = unmarked.n_best[0]
+    expected = marked.n_best[0]
     assert best.text == without_mark(expected.text, MARKS)
     assert (best.score, best.tokens) == (expected.score, expected.tokens)
     assert best.log_probs == expected.log_probs
@@ -51,22 +52,24 @@ def check_without_mark(found: Translation, marked: Translation) -> None:
 def test_a_line_is_translated_as_if_it_had_the_mark(
     translator: Translator, beam_size: int, text_only: bool
 ) -> None:
-    found = translator.translate(BARE, beam_size, text_only=text_only)
+    translations = translator.translate(BARE, beam_size, text_only=text_only)
     expected = translator.translate(MARKED, beam_size, text_only=text_only)
-    for one, other in zip(found, expected, strict=True):
-        check_without_mark(one, other)
-    dropped = [a.text != b.text for a, b in zip(found, expected, strict=True)]
-    assert 0 < sum(dropped) < len(BARE)  # otherwise the test would prove little
+    for unmarked, marked in zip(translations, expected, strict=True):
+        check_without_mark(unmarked, marked)
+    has_lost_mark = [a.text != b.text for a, b in zip(translations, expected, strict=True)]
+    assert 0 < sum(has_lost_mark) < len(BARE)  # otherwise the test would prove little
     plain = Translator(replace(translator.loaded, source=NO_PROFILE)).translate(BARE, beam_size)
-    assert [each.text for each in plain] != [each.text for each in found]
+    assert [translation.text for translation in plain] != [
+        translation.text for translation in translations
+    ]
 
 
 def test_texts_of_an_n_best_list_differ(translator: Translator) -> None:
-    for one, other in zip(
+    for unmarked, marked in zip(
         translator.translate(BARE, 4, 4), translator.translate(MARKED, 4, 4), strict=True
     ):
-        check_without_mark(one, other)
-        assert len({each.text for each in one.n_best}) == 4
+        check_without_mark(unmarked, marked)
+        assert len({entry.text for entry in unmarked.n_best}) == 4
 
 
 def test_other_lines_are_left_alone(translator: Translator) -> None:
@@ -82,25 +85,25 @@ def test_other_lines_are_left_alone(translator: Translator) -> None:
 @pytest.mark.thorough
 def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     lines = [*BARE, *MARKED[:20], "", "ba ka velo " * 30]
-    together = translator.translate(lines, n_best=2)
+    in_one_batch = translator.translate(lines, n_best=2)
     order = list(range(len(lines)))
     random.Random(7).shuffle(order)
     for size in (1, 7, len(order)):
         for start in range(0, len(order), size):
             rows = order[start : start + size]
-            found = translator.translate([lines[row] for row in rows], n_best=2)
-            assert found == [together[row] for row in rows]
+            in_batches = translator.translate([lines[row] for row in rows], n_best=2)
+            assert in_batches == [in_one_batch[row] for row in rows]
 
 
 def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
     sentences = Translator(
         replace(translator.loaded, source=replace(translator.source, sentences=1))
     )
-    (found,) = sentences.translate(["Zu ba. Ka velo"])
+    (translation,) = sentences.translate(["Zu ba. Ka velo"])
     first, last = (sentences.translate([line])[0] for line in ("Zu ba.", "Ka velo"))
-    assert found.text == f"{first.text} {last.text}"
-    assert found.tokens == [*first.tokens, *last.tokens]
-    assert NOTE in found.notes
+    assert translation.text == f"{first.text} {last.text}"
+    assert translation.tokens == [*first.tokens, *last.tokens]
+    assert NOTE in translation.notes
     (long,) = translator.translate(["ba ka velo zu " * 30 + "ti."])
     assert long.notes == ["longer than data.max_length; translated in parts"]
     assert long.parts > 2
@@ -108,8 +111,10 @@ def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
     parts = [long.src_tokens[a : b - 1] for a, b in pairwise(starts)]
     assert all(part[-1] == "." and len(part) <= translator.max_length for part in parts)
     texts = ["".join(part).replace("▁", " ").strip() for part in parts]
-    alone = translator.translate([*(text[:-1] for text in texts[:-1]), texts[-1]])
-    assert long.text.split() == [word for each in alone for word in each.text.split()]
+    sentences_alone = translator.translate([*(text[:-1] for text in texts[:-1]), texts[-1]])
+    assert long.text.split() == [
+        word for sentence in sentences_alone for word in sentence.text.split()
+    ]
 
 
 def test_a_mark_is_removed_unless_the_prefix_ends_in_one(translator: Translator) -> None:
@@ -122,17 +127,17 @@ def test_a_mark_is_removed_unless_the_prefix_ends_in_one(translator: Translator)
 @pytest.mark.thorough
 def test_prefixes_and_phrases_keep_their_mark(translator: Translator) -> None:
     for begin in ("ba", "ba!", "ba ka."):
-        found = translator.translate(BARE[:20], prefixes=[begin] * 20)
-        assert all(each.text.startswith(begin) for each in found)
-        assert all(NOTE in each.notes for each in found)
-    (found,) = translator.translate(BARE[:1], prefixes=[""])
-    check_without_mark(found, translator.translate(MARKED[:1])[0])
+        translations = translator.translate(BARE[:20], prefixes=[begin] * 20)
+        assert all(translation.text.startswith(begin) for translation in translations)
+        assert all(NOTE in translation.notes for translation in translations)
+    (translation_of_first,) = translator.translate(BARE[:1], prefixes=[""])
+    check_without_mark(translation_of_first, translator.translate(MARKED[:1])[0])
     phrase = "ka!"
-    for each in translator.translate(BARE[:20], 4, constraints=[[phrase]] * 20):
-        assert phrase in each.text
+    for translation in translator.translate(BARE[:20], 4, constraints=[[phrase]] * 20):
+        assert phrase in translation.text
     terms = Glossary([(line.split()[0], phrase) for line in dict.fromkeys(BARE[:3])])
-    for each in translator.translate(BARE[:3], 4, settings=SearchSettings(glossary=terms)):
-        assert phrase in each.text
+    for translation in translator.translate(BARE[:3], 4, settings=SearchSettings(glossary=terms)):
+        assert phrase in translation.text
 
 
 def test_a_line_is_kept_if_its_translation_is_only_the_mark(
@@ -146,14 +151,14 @@ def test_a_line_is_kept_if_its_translation_is_only_the_mark(
         return [[Hypothesis([*ids, 3], -1.0, None)]]
 
     monkeypatch.setattr("seq2seq.inference.part_search.search", always)
-    assert [each.text for each in translator.translate(["ba ka"], 1)] == ["ba ka"]
-    assert [each.text for each in translator.translate(["ba ka."], 1)] == ["!"]
+    assert [translation.text for translation in translator.translate(["ba ka"], 1)] == ["ba ka"]
+    assert [translation.text for translation in translator.translate(["ba ka."], 1)] == ["!"]
 
 
 def test_given_translations_are_scored_as_they_are(translator: Translator) -> None:
-    _, given = toy_pairs(60, seed=22)
+    _, targets = toy_pairs(60, seed=22)
     plain = Translator(replace(translator.loaded, source=NO_PROFILE))
-    assert score_lines(translator.loaded, BARE, given) == score_lines(plain, BARE, given)
+    assert score_lines(translator.loaded, BARE, targets) == score_lines(plain, BARE, targets)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -164,5 +169,11 @@ def test_an_exported_model_adds_marks_too(
     loaded = Translator.load(tmp_path / "export").loaded
     exported = Translator(replace(loaded, source=translator.source))
     expected = translator.translate(BARE, beam_size)
-    for one, other in zip(exported.translate(BARE, beam_size), expected, strict=True):
-        assert (one.text, one.notes, one.tokens) == (other.text, other.notes, other.tokens)
+    for translation, expected_translation in zip(
+        exported.translate(BARE, beam_size), expected, strict=True
+    ):
+        assert (translation.text, translation.notes, translation.tokens) == (
+            expected_translation.text,
+            expected_translation.notes,
+            expected_translation.tokens,
+        )

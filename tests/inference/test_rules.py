@@ -59,8 +59,8 @@ def follow_prefix(_: Ids, ids: Ids, tokens: list[int]) -> Sequence[int]:
 
 def keep_fours(source: Ids, ids: Ids, tokens: list[int]) -> Sequence[int]:
     """Take 4 once if the source has it, before the end, and never otherwise."""
-    missing = 4 in source and 4 not in ids
-    return [t for t in tokens if (t != 4 or missing) and (t != EOS_ID or not missing)]
+    lacks_four = 4 in source and 4 not in ids
+    return [t for t in tokens if (t != 4 or lacks_four) and (t != EOS_ID or not lacks_four)]
 
 
 RULES = {
@@ -108,7 +108,8 @@ class Listed:
 
     def score(self, ids: Ids) -> float:
         """Return the log-probability, that of repeated tokens multiplied by the penalty."""
-        factor, total = self.rule.options.get("repetition_penalty", 1.0), 0.0
+        factor = self.rule.options.get("repetition_penalty", 1.0)
+        total = 0.0
         for n, token in enumerate(ids):
             value = self.total(tuple(ids[: n + 1])) - (self.total(tuple(ids[:n])) if n else 0.0)
             total += value * (factor if token in ids[:n] else 1.0)
@@ -125,16 +126,18 @@ class Listed:
         living: list[list[Ids]] = [[[]] for _ in range(groups)]
         ended: list[list[Ids]] = [[] for _ in range(groups)]
         for length in range(1, self.limit + 2):
-            taken: list[int] = []
+            tokens_of_step: list[int] = []
             for group in range(groups):
                 ranked = [[*ids, i] for ids in living[group] for i in self.allowed(ids)]
-                ranked.sort(key=lambda ids: diversity * taken.count(ids[-1]) - self.score(ids))
+                ranked.sort(
+                    key=lambda ids: diversity * tokens_of_step.count(ids[-1]) - self.score(ids)
+                )
                 ranked = ranked[: 2 * width]
                 ended[group] += [ids for ids in ranked[:width] if ids[-1] == EOS_ID]
                 ended[group] = self.best(ended[group])[:width]
                 living[group] = [ids for ids in ranked if ids[-1] != EOS_ID][:width]
                 living[group].sort(key=self.score, reverse=True)
-                taken += [ids[-1] for ids in living[group]]
+                tokens_of_step += [ids[-1] for ids in living[group]]
             pools = zip(ended, living, strict=True)
             if all(
                 not alive
@@ -154,18 +157,19 @@ class Listed:
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_finds_what_the_rules_allow(strategy: str, name: str) -> None:
-    rule, keys = RULES[name], STRATEGIES[strategy]
+    rule = RULES[name]
+    keys = STRATEGIES[strategy]
     for seed in range(3):
         model: Any = Oracle(seed)
         options = SearchOptions(**keys, **rule.options)  # type: ignore[arg-type]
-        found = search(model, SOURCES, LIMITS, options, CPU, [rule.prefix] * len(SOURCES))
-        for source, limit, hypotheses in zip(SOURCES, LIMITS, found, strict=True):
+        lists = search(model, SOURCES, LIMITS, options, CPU, [rule.prefix] * len(SOURCES))
+        for source, limit, hypotheses in zip(SOURCES, LIMITS, lists, strict=True):
             listed = Listed(model, source, limit, rule)
             for ids, score, *_ in hypotheses:
                 assert score == pytest.approx(listed.score(ids) / len(ids), rel=1e-4)
                 for n, token in enumerate(ids):
                     assert token in listed.allowed(ids[:n])
-            ids_of = [each.ids for each in hypotheses]
+            ids_of = [hypothesis.ids for hypothesis in hypotheses]
             if strategy == "greedy":
                 assert ids_of == listed.greedy()
             elif strategy == "samples":
@@ -173,7 +177,7 @@ def test_a_strategy_finds_what_the_rules_allow(strategy: str, name: str) -> None
             else:
                 expected = listed.beam(*(value for key, value in keys.items()))
                 assert ids_of == expected
-                assert not any(math.isnan(each.score) for each in hypotheses)
+                assert not any(math.isnan(hypothesis.score) for hypothesis in hypotheses)
 
 
 @one_quick("size", [1, 2, 5], quick=1)
@@ -188,7 +192,7 @@ def test_other_rules_hold_beside_phrases(size: int) -> None:
             ("n-grams", {"no_repeat_ngram": 2}),
         ):
             sources = [[4, 5], [5], [5, 4, 6]]
-            found = search(
+            lists = search(
                 model,
                 sources,
                 [9] * 3,
@@ -196,7 +200,7 @@ def test_other_rules_hold_beside_phrases(size: int) -> None:
                 CPU,
                 lexical=[phrase] * 3,
             )
-            for source, hypotheses in zip(sources, found, strict=True):
+            for source, hypotheses in zip(sources, lists, strict=True):
                 assert hypotheses
                 for ids, *_ in hypotheses:
                     starts = [n for n in range(len(ids)) if ids[n : n + 3] == [5, 6, UNK_ID]]
@@ -216,9 +220,9 @@ def test_a_forbidden_word_completes_no_phrase_even_if_nothing_else_is_possible()
     options = SearchOptions(3, forbidden_words=NeverAfter())  # type: ignore[arg-type]
     phrase = lexical_of([([5], False)])
     assert search(Oracle(1), [[6]], [1], options, CPU, [prefix], lexical=[phrase]) == [[]]
-    (found,) = search(Oracle(1), [[6]], [3], options, CPU, [prefix], lexical=[phrase])
-    assert found
-    for ids, *_ in found:
+    (hypotheses,) = search(Oracle(1), [[6]], [3], options, CPU, [prefix], lexical=[phrase])
+    assert hypotheses
+    for ids, *_ in hypotheses:
         assert ids[:1] == [4]
         assert 5 in ids
         assert (4, 5) not in pairwise(ids)
@@ -267,17 +271,17 @@ def check_intersection(names: Sequence[str], sizes: Sequence[int], seed: int) ->
     for source, limit in SET_LIMITS.items():
         model: Any = Oracle(seed)
         request = Request([*source], limit, prefix, lexical)
-        most = make_sentence(request, SearchOptions(1, **keys)).limit - 1
-        possible = list(all_hypotheses(most))
+        max_length = make_sentence(request, SearchOptions(1, **keys)).limit - 1
+        possible = list(all_hypotheses(max_length))
         obeying = [ids for ids in possible if all(r.contains([*source], ids) for r in rules)]
         for size in (len(possible), *sizes):
             options = SearchOptions(size, **keys)
-            (found,) = search(
+            (hypotheses,) = search(
                 model, [[*source]], [limit], options, CPU, [prefix], lexical=[lexical]
             )
             if size == len(possible):
-                check_ranking(model, [*source], found, obeying, options.length_penalty, 0)
-            assert all(hypothesis.ids in obeying for hypothesis in found)
+                check_ranking(model, [*source], hypotheses, obeying, options.length_penalty, 0)
+            assert all(hypothesis.ids in obeying for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("names", [*combinations(SETS, 2)], ids=" and ".join)

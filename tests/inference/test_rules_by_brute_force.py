@@ -57,7 +57,7 @@ def test_an_exhaustive_beam_finds_every_allowed_hypothesis(
         if not (ngram and repeats(ids[:-1], ngram)) and begins(prefix, ids)
     ]
     assert 3 < len(allowed) < len(everything)
-    found = search(
+    lists = search(
         model,
         SOURCES,
         [4] * len(SOURCES),
@@ -65,7 +65,7 @@ def test_an_exhaustive_beam_finds_every_allowed_hypothesis(
         CPU,
         [prefix] * len(SOURCES),
     )
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
         check_ranking(model, source, hypotheses, allowed, length_penalty, coverage_penalty)
 
 
@@ -75,10 +75,10 @@ def test_greedy_search_takes_the_most_probable_allowed_token(ngram: int, prefix:
     for seed in range(6):
         model: Any = Oracle(seed, markov=seed % 2 == 0)
         limits = [9, 12]
-        found = search(
+        lists = search(
             model, SOURCES, limits, SearchOptions(1, no_repeat_ngram=ngram), CPU, [prefix] * 2
         )
-        for source, limit, (best,) in zip(SOURCES, limits, found, strict=True):
+        for source, limit, (best,) in zip(SOURCES, limits, lists, strict=True):
             assert best.ids == constrained_greedy(model, source, limit, ngram, prefix)
             check_against(ask(model, source, best.ids), best, 1.0)
 
@@ -116,15 +116,22 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: int) -> None:
     """Once every token has occurred, only EOS is left."""
     for ngram, limit, count in ((1, VOCABULARY_SIZE + 5, 2), (2, 20, 7), (3, 20, 7)):
-        sources, limits = random_sources(count, seed=30), [limit] * count
-        free = search(model, sources, limits, SearchOptions(beam_size, 0.3), CPU)
-        found = search(
+        sources = random_sources(count, seed=30)
+        limits = [limit] * count
+        unconstrained = search(model, sources, limits, SearchOptions(beam_size, 0.3), CPU)
+        lists = search(
             model, sources, limits, SearchOptions(beam_size, 0.3, no_repeat_ngram=ngram), CPU
         )
-        assert any(repeats(each.ids[:-1], ngram) for hypotheses in free for each in hypotheses)
-        for source, before, hypotheses in zip(sources, free, found, strict=True):
-            if beam_size == 1 and not repeats(before[0].ids[:-1], ngram):
-                assert same(hypotheses, before)
+        assert any(
+            repeats(candidate.ids[:-1], ngram)
+            for hypotheses in unconstrained
+            for candidate in hypotheses
+        )
+        for source, unconstrained_list, hypotheses in zip(
+            sources, unconstrained, lists, strict=True
+        ):
+            if beam_size == 1 and not repeats(unconstrained_list[0].ids[:-1], ngram):
+                assert same(hypotheses, unconstrained_list)
             for hypothesis in hypotheses:
                 assert not repeats(hypothesis.ids[:-1], ngram)
                 assert hypothesis.ids.index(EOS_ID) == len(hypothesis.ids) - 1 <= limit
@@ -137,7 +144,7 @@ def test_no_rule_runs_unless_a_sentence_needs_it(monkeypatch: pytest.MonkeyPatch
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
     monkeypatch.setattr(NextTokens, "__init__", None)
     again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
-    assert all(same(*each) for each in zip(plain, again, strict=True))
+    assert all(same(*both_lists) for both_lists in zip(plain, again, strict=True))
 
 
 # ---------------------------------------------------------------------------------------- prefixes
@@ -153,8 +160,8 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
     ]
     limits = [1 + n % 7 for n in range(len(sources))]
     prefixes = [forced(start) for start in starts]
-    found = search(model, sources, limits, SearchOptions(beam_size, 0.7), CPU, prefixes)
-    for source, start, limit, hypotheses in zip(sources, starts, limits, found, strict=True):
+    lists = search(model, sources, limits, SearchOptions(beam_size, 0.7), CPU, prefixes)
+    for source, start, limit, hypotheses in zip(sources, starts, limits, lists, strict=True):
         room = limit if len(start) < limit else limit + len(start)
         assert 1 <= len(hypotheses) <= beam_size
         for hypothesis in hypotheses:
@@ -165,24 +172,24 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
 
 def test_greedy_search_given_its_own_prefix_gives_the_same_result(model: Any) -> None:
     sources = random_sources(20, seed=33)
-    free = search(model, sources, [12] * 20, SearchOptions(1), CPU)
-    starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(free)]
+    unconstrained = search(model, sources, [12] * 20, SearchOptions(1), CPU)
+    starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(unconstrained)]
     prefixes = [forced([i for i in start if i != EOS_ID]) for start in starts]
     again = search(model, sources, [12] * 20, SearchOptions(1), CPU, prefixes)
-    for start, before, after in zip(starts, free, again, strict=True):
-        assert same(before, after), start
+    for start, unconstrained_list, prefixed_list in zip(starts, unconstrained, again, strict=True):
+        assert same(unconstrained_list, prefixed_list), start
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_prefix_may_repeat_ngrams(model: Any, beam_size: int) -> None:
     start = [7, 8, 7, 8, 7, 8]
-    (found,) = search(
+    (hypotheses,) = search(
         model, [[5, 9, 4]], [12], SearchOptions(beam_size, no_repeat_ngram=2), CPU, [forced(start)]
     )
-    assert found
-    for hypothesis in found:
+    assert hypotheses
+    for hypothesis in hypotheses:
         assert hypothesis.ids[:6] == start
-        beyond = [tuple(each) for each in itertools.pairwise(hypothesis.ids[5:-1])]
+        beyond = [tuple(bigram) for bigram in itertools.pairwise(hypothesis.ids[5:-1])]
         assert not {(7, 8), (8, 7)}.intersection(beyond)
         assert len(set(beyond)) == len(beyond)
 
@@ -232,7 +239,8 @@ def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list
 def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
     """A reused slot starts without history."""
     options = SearchOptions(2, no_repeat_ngram=2)
-    states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
+    states = rule_states(options, 3)
+    sentence = make_sentence(Request([4], 9), options)
     for slot in range(3):
         states.begin(slot, sentence)
     states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
@@ -245,7 +253,8 @@ def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
 
 def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
     options = SearchOptions(2, no_repeat_ngram=2)
-    states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
+    states = rule_states(options, 3)
+    sentence = make_sentence(Request([4], 9), options)
     for slot in range(3):
         states.begin(slot, sentence)
     states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
@@ -256,18 +265,22 @@ def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
 
 
 def test_a_search_has_the_rules_it_needs() -> None:
-    for options, more in (
+    for options, rule_types in (
         (SearchOptions(1), []),
         (SearchOptions(1, no_repeat_ngram=2), [NoRepeatedNgram]),
     ):
-        found = rules_of(options)
-        assert [type(each) for each in found] == [KeepPrefix, *more, RequirePhrases]
+        rules = rules_of(options)
+        assert [type(active_rule) for active_rule in rules] == [
+            KeepPrefix,
+            *rule_types,
+            RequirePhrases,
+        ]
         sentence = make_sentence(Request([4], 9), options)
-        applied = [rule for rule in found if rule.start(sentence) is not None]
-        assert [type(each) for each in applied] == more
+        rules_of_sentence = [rule for rule in rules if rule.start(sentence) is not None]
+        assert [type(active_rule) for active_rule in rules_of_sentence] == rule_types
         prefixed = make_sentence(Request([4], 9, CHOICES), options)
-        applied = [rule for rule in found if rule.start(prefixed) is not None]
-        assert [type(each) for each in applied] == [KeepPrefix, *more]
+        rules_of_sentence = [rule for rule in rules if rule.start(prefixed) is not None]
+        assert [type(active_rule) for active_rule in rules_of_sentence] == [KeepPrefix, *rule_types]
 
 
 def test_lengths_are_limited_from_both_sides() -> None:
@@ -286,20 +299,22 @@ def test_lengths_are_limited_from_both_sides() -> None:
 )
 def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, ngram: int) -> None:
     """For any limit, prefix and batch."""
-    model, kept = MODELS[kind](), range(5, 9)
-    sources, generator = random_sources(18, seed=12), random.Random(5)
+    model = MODELS[kind]()
+    kept_ids = range(5, 9)
+    sources = random_sources(18, seed=12)
+    generator = random.Random(5)
     limits = [1 + n % 6 for n in range(18)]
     prefixes = [forced([generator.randrange(9, VOCABULARY_SIZE)] * (n % 3 == 2)) for n in range(18)]
-    options = SearchOptions(beam_size, no_repeat_ngram=ngram, kept_ids=kept)
-    found = search(model, sources, limits, options, CPU, prefixes)
-    alone = row_search(model, requests_of(sources, limits, prefixes), options)
+    options = SearchOptions(beam_size, no_repeat_ngram=ngram, kept_ids=kept_ids)
+    lists = search(model, sources, limits, options, CPU, prefixes)
+    search_rows = row_search(model, requests_of(sources, limits, prefixes), options)
     several = 0
-    for n, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
-        wanted = sorted({token for token in source if token in kept})
-        several += len(wanted) > 1
+    for n, (source, hypotheses) in enumerate(zip(sources, lists, strict=True)):
+        kept_of_source = sorted({token for token in source if token in kept_ids})
+        several += len(kept_of_source) > 1
         assert hypotheses
         for ids, *_ in hypotheses:
-            assert sorted(token for token in ids if token in kept) == wanted
-            assert len(ids) <= max(limits[n], 1 + len(wanted)) + 1 + len(prefixes[n].states)
-        assert same(alone([n])[0], hypotheses)
+            assert sorted(token for token in ids if token in kept_ids) == kept_of_source
+            assert len(ids) <= max(limits[n], 1 + len(kept_of_source)) + 1 + len(prefixes[n].states)
+        assert same(search_rows([n])[0], hypotheses)
     assert several > 5

@@ -45,8 +45,8 @@ def test_prefixes_phrases_and_forbidden_words_hold_together(
 ) -> None:
     """The prefix is a part or all of a translation; a forbidden word may occur within it alone."""
     draw = random.Random(f"{beam_size} {ends_in_space}")
-    free = [translation.text for translation in translator.translate(LINES, beam_size)]
-    prefixes = [prefix_of(text, draw.randint(0, 12), ends_in_space) for text in free]
+    unconstrained = [translation.text for translation in translator.translate(LINES, beam_size)]
+    prefixes = [prefix_of(text, draw.randint(0, 12), ends_in_space) for text in unconstrained]
     phrases = [draw.sample(WORDS, draw.randint(0, 2)) for _ in LINES]
     forbidden = draw.sample(sorted(set(WORDS) - {word for words in phrases for word in words}), 5)
     translations = translator.translate(
@@ -62,8 +62,8 @@ def test_prefixes_phrases_and_forbidden_words_hold_together(
         assert gave_way(translation, "required phrases") or all(
             has_words(translation.text, phrase) for phrase in required
         )
-        rest = translation.text[len(start) :]
-        assert not any(has_words(rest, word) for word in forbidden)
+        text_after_prefix = translation.text[len(start) :]
+        assert not any(has_words(text_after_prefix, word) for word in forbidden)
 
 
 @one_quick("beam_size", [1, 2, 5], quick=1)
@@ -75,8 +75,8 @@ def test_a_glossary_changes_no_prefix_and_no_phrase(
         pytest.skip("an n-best list needs a beam")
     draw = random.Random(f"{beam_size} {n_best}")
     terms = Glossary({word: draw.choice(WORDS) for word in draw.sample(SOURCE_WORDS, 25)})
-    free = [translation.text for translation in translator.translate(LINES, beam_size)]
-    prefixes = [prefix_of(text, draw.randint(0, 4), draw.random() < 0.5) for text in free]
+    unconstrained = [translation.text for translation in translator.translate(LINES, beam_size)]
+    prefixes = [prefix_of(text, draw.randint(0, 4), draw.random() < 0.5) for text in unconstrained]
     phrases = [draw.sample(WORDS, draw.randint(0, 1)) for _ in LINES]
     translations = translator.translate(
         LINES,

@@ -23,16 +23,16 @@ def translator(tiny_run: Path) -> Translator:
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_translation_has_the_score_of_search(translator: Translator, beam_size: int) -> None:
     translations = translator.translate(LINES, beam_size)
-    texts = [each.text for each in translations]
+    texts = [translation.text for translation in translations]
     plain = translator.vocabularies
     translator.loaded.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
-    for scored, each in zip(
+    for scored, translation in zip(
         score_lines(translator.loaded, LINES, texts), translations, strict=True
     ):
-        assert (scored.src_tokens, scored.tokens) == (each.src_tokens, each.tokens)
-        assert scored.score == pytest.approx(each.score, rel=1e-5)
+        assert (scored.src_tokens, scored.tokens) == (translation.src_tokens, translation.tokens)
+        assert scored.score == pytest.approx(translation.score, rel=1e-5)
         if beam_size == 1:
-            assert scored.score == each.score  # bitwise
+            assert scored.score == translation.score  # bitwise
 
 
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
@@ -49,13 +49,20 @@ def test_the_parts_of_a_score_agree(translator: Translator) -> None:
 
 
 def test_a_blank_line_has_only_a_blank_translation(translator: Translator) -> None:
-    lines, others = ["", LINES[0], " \t", LINES[1], "\u3000"], ["", "", OTHERS[0], OTHERS[1], "▁"]
-    found = score_lines(translator.loaded, lines, others)
-    assert [each.score for each in found[:3]] == [0.0, -math.inf, -math.inf]
-    assert found[0] == found[4] == ScoredLine()
-    assert [each.possible for each in found] == [True, False, False, True, True]
-    assert found[0].perplexity == 1
-    assert found[3:4] == score_lines(translator.loaded, LINES[1:2], OTHERS[1:2])
+    lines = ["", LINES[0], " \t", LINES[1], "\u3000"]
+    targets = ["", "", OTHERS[0], OTHERS[1], "▁"]
+    scored_lines = score_lines(translator.loaded, lines, targets)
+    assert [scored_line.score for scored_line in scored_lines[:3]] == [0.0, -math.inf, -math.inf]
+    assert scored_lines[0] == scored_lines[4] == ScoredLine()
+    assert [scored_line.possible for scored_line in scored_lines] == [
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert scored_lines[0].perplexity == 1
+    assert scored_lines[3:4] == score_lines(translator.loaded, LINES[1:2], OTHERS[1:2])
     assert score_lines(translator.loaded, [], []) == []
 
 
@@ -68,23 +75,26 @@ def test_scores_do_not_depend_on_the_batch(translator: Translator) -> None:
 
 def test_a_line_longer_than_any_in_training_is_not_split(translator: Translator) -> None:
     longest = translator.max_length
-    line, other = " ".join(LINES), " ".join(OTHERS)
-    (scored,) = score_lines(translator.loaded, [line], [other])
+    line = " ".join(LINES)
+    target = " ".join(OTHERS)
+    (scored,) = score_lines(translator.loaded, [line], [target])
     assert min(len(scored.src_tokens), len(scored.tokens)) > 2 * longest
     assert scored.src_tokens.count("</s>") == scored.tokens.count("</s>") == 1
     assert translator.translate([line])[0].parts > 1
 
 
 def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> None:
-    apart = [
+    scores_by_model = [
         score_lines(Translator.load(run, device="cpu").loaded, LINES[:5], OTHERS[:5])
         for run in tiny_runs.values()
     ]
-    together = Translator.load(*tiny_runs.values(), device="cpu")
-    for n, scored in enumerate(score_lines(together.loaded, LINES[:5], OTHERS[:5])):
+    ensemble = Translator.load(*tiny_runs.values(), device="cpu")
+    for n, scored in enumerate(score_lines(ensemble.loaded, LINES[:5], OTHERS[:5])):
         expected = [
-            math.log(sum(math.exp(value) for value in values) / len(apart))
-            for values in zip(*(each[n].log_probs for each in apart), strict=True)
+            math.log(sum(math.exp(value) for value in values) / len(scores_by_model))
+            for values in zip(
+                *(scored_lines[n].log_probs for scored_lines in scores_by_model), strict=True
+            )
         ]
         assert scored.log_probs == pytest.approx(expected, rel=1e-4, abs=1e-5)
 

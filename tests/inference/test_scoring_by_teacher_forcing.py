@@ -34,11 +34,11 @@ def model(request: pytest.FixtureRequest) -> Any:
 def log_probs(model: Any, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
     """Return the values of the torch engine; the engine of exported models must find the same."""
     pairs = list(zip(sources, targets, strict=True))
-    found = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), pairs)]
+    by_torch = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), pairs)]
     on_host = [d.log_probs for d in forced_decodings(host_engine(model), pairs)]
-    for one, other in zip(found, on_host, strict=True):
-        assert other == pytest.approx(one, rel=1e-4, abs=1e-5)
-    return found
+    for by_torch_values, on_host_values in zip(by_torch, on_host, strict=True):
+        assert on_host_values == pytest.approx(by_torch_values, rel=1e-4, abs=1e-5)
+    return by_torch
 
 
 def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
@@ -50,43 +50,51 @@ def log_probs_of(model: Seq2Seq, source: Ids, target: Ids) -> list[float]:
     """Return the same log-probabilities from one pass over the complete target."""
     batch = make_batch([source], [target])
     log_probs = teacher_forced(model, batch.src, batch.src_lengths, batch.tgt_in)
-    return [log_probs[n, each].item() for n, each in enumerate([*target, EOS_ID])]
+    return [log_probs[n, token].item() for n, token in enumerate([*target, EOS_ID])]
 
 
 def test_tokens_have_the_log_probabilities_of_teacher_forcing(model: Any) -> None:
     models = model.models if isinstance(model, Ensemble) else [model]
     rows = range(0, 70, 7)
-    for i, found in zip(rows, forced(model, rows), strict=True):
-        each = [log_probs_of(one, SOURCES[i], TARGETS[i]) for one in models]
+    for i, values in zip(rows, forced(model, rows), strict=True):
+        values_by_model = [
+            log_probs_of(single_model, SOURCES[i], TARGETS[i]) for single_model in models
+        ]
         expected = [
             math.log(sum(math.exp(value) for value in column) / len(models))
-            for column in zip(*each, strict=True)
+            for column in zip(*values_by_model, strict=True)
         ]
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
-        assert len(found) == len(TARGETS[i]) + 1
+        assert values == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert len(values) == len(TARGETS[i]) + 1
 
 
 def test_greedy_hypotheses_have_bitwise_the_scores_of_search(model: Any) -> None:
-    found = search(model, SOURCES, [2 + n % 9 for n in range(70)], SearchOptions(1, 0.7), CPU)
-    targets = [best.ids[:-1] for (best,) in found]
+    lists = search(model, SOURCES, [2 + n % 9 for n in range(70)], SearchOptions(1, 0.7), CPU)
+    targets = [best.ids[:-1] for (best,) in lists]
     assert len({len(ids) for ids in targets}) > 3
-    for (best,), values in zip(found, log_probs(model, SOURCES, targets), strict=True):
+    for (best,), values in zip(lists, log_probs(model, SOURCES, targets), strict=True):
         total = 0.0
-        for each in values:
-            total += each
+        for value in values:
+            total += value
         assert best.score == total / float(length_penalty(np.array(len(best.ids)), 0.7))
 
 
 def test_beam_hypotheses_have_the_scores_of_search(model: Any) -> None:
-    found = search(model, SOURCES[:20], [7] * 20, SearchOptions(3, 0.7), CPU)
-    pairs = [(source, each) for source, all_ in zip(SOURCES, found, strict=False) for each in all_]
-    sources, targets = [source for source, _ in pairs], [each.ids[:-1] for _, each in pairs]
-    for (_, each), values in zip(pairs, log_probs(model, sources, targets), strict=True):
-        assert each.score == pytest.approx(sum(values) / len(each.ids) ** 0.7, rel=1e-4)
+    lists = search(model, SOURCES[:20], [7] * 20, SearchOptions(3, 0.7), CPU)
+    pairs = [
+        (source, hypothesis)
+        for source, all_ in zip(SOURCES, lists, strict=False)
+        for hypothesis in all_
+    ]
+    sources = [source for source, _ in pairs]
+    targets = [hypothesis.ids[:-1] for _, hypothesis in pairs]
+    for (_, hypothesis), values in zip(pairs, log_probs(model, sources, targets), strict=True):
+        assert hypothesis.score == pytest.approx(sum(values) / len(hypothesis.ids) ** 0.7, rel=1e-4)
 
 
 def test_scores_do_not_depend_on_the_batch(model: Any) -> None:
-    expected, generator = forced(model, range(70)), random.Random(3)
+    expected = forced(model, range(70))
+    generator = random.Random(3)
     for count in (1, 5, 70):
         rows = generator.choices(range(70), k=count)
         assert forced(model, rows) == [expected[i] for i in rows]

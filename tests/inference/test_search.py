@@ -43,8 +43,8 @@ def test_greedy_search_takes_the_most_probable_token(markov: bool) -> None:
     for seed in range(4):
         model: Any = Oracle(seed, markov=markov)
         limits = [3, 4, 5, 6, 9]
-        found = search(model, SOURCES, limits, SearchOptions(1), CPU)
-        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+        lists = search(model, SOURCES, limits, SearchOptions(1), CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, lists, strict=True):
             (best,) = hypotheses
             assert best.ids == greedy_ids(model, source, limit)
             lengths.add(len(best.ids))
@@ -57,8 +57,8 @@ def test_forbidden_ids_never_occur(size: int) -> None:
     for seed in range(4):
         model: Any = Oracle(seed)
         for never in ((PAD_ID, BOS_ID), (PAD_ID, BOS_ID, 5)):
-            found = search(model, SOURCES, [9] * 5, SearchOptions(size, forbidden_ids=never), CPU)
-            ids = {i for hypotheses in found for each in hypotheses for i in each.ids}
+            lists = search(model, SOURCES, [9] * 5, SearchOptions(size, forbidden_ids=never), CPU)
+            ids = {i for hypotheses in lists for hypothesis in hypotheses for i in hypothesis.ids}
             assert not ids & set(never)
             seen |= ids
     assert 5 in seen
@@ -83,10 +83,11 @@ def test_an_exhaustive_beam_finds_every_hypothesis_in_order(
     length_penalty: float, coverage_penalty: float, attends: bool
 ) -> None:
     model: Any = Oracle(3, attends)
-    limits, everything = [3] * len(SOURCES), list(all_hypotheses(3))
+    limits = [3] * len(SOURCES)
+    everything = list(all_hypotheses(3))
     beam = SearchOptions(len(everything), length_penalty, coverage_penalty)
-    found = search(model, SOURCES, limits, beam, CPU)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    lists = search(model, SOURCES, limits, beam, CPU)
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
         check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
 
 
@@ -101,8 +102,8 @@ def test_a_narrow_beam_equals_a_search_written_with_lists(
     for seed in range(2):
         model: Any = Oracle(seed)
         beam = SearchOptions(beam_size, length_penalty, coverage_penalty)
-        found = search(model, SOURCES, limits, beam, CPU)
-        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+        lists = search(model, SOURCES, limits, beam, CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, lists, strict=True):
             expected = listed_beam(
                 model, source, limit, beam_size, length_penalty, coverage_penalty
             )
@@ -125,9 +126,9 @@ def listed_beam(
     for length in range(1, limit + 2):
         allowed = [*(MAY_FOLLOW if length <= limit else ()), *([EOS_ID] if length > 1 else [])]
         candidates = [
-            (longer, ask(model, source, longer).log_prob)
+            (continued, ask(model, source, continued).log_prob)
             for ids, _ in unfinished
-            for longer in ([*ids, following] for following in allowed)
+            for continued in ([*ids, following] for following in allowed)
         ]
         candidates = best_of(candidates, 2 * beam_size)
         finished += [
@@ -136,7 +137,9 @@ def listed_beam(
             if ids[-1] == EOS_ID
         ]
         finished = best_of(finished, beam_size)
-        unfinished = best_of([each for each in candidates if each[0][-1] != EOS_ID], beam_size)
+        unfinished = best_of(
+            [candidate for candidate in candidates if candidate[0][-1] != EOS_ID], beam_size
+        )
         if not unfinished:
             break
         bound = unfinished[0][1] / length**length_penalty
@@ -154,10 +157,10 @@ def test_a_hypothesis_keeps_its_own_parents(
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)
-    found = search(
+    lists = search(
         model, sources, [3 + n % 9 for n in range(40)], SearchOptions(beam_size, 0.7), CPU
     )
-    for source, hypotheses in zip(sources, found, strict=True):
+    for source, hypotheses in zip(sources, lists, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
 
@@ -166,16 +169,16 @@ def test_a_hypothesis_keeps_its_own_parents(
 def test_without_attention_weights_everything_else_is_the_same(beam_size: int) -> None:
     generator = random.Random(3)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
-    limits, beam = (
-        [3 + n % 9 for n in range(40)],
-        SearchOptions(beam_size, 0.7, coverage_penalty=0.3),
-    )
+    limits = [3 + n % 9 for n in range(40)]
+    beam = SearchOptions(beam_size, 0.7, coverage_penalty=0.3)
     model: Any = Oracle(5)
     expected = search(model, sources, limits, beam, CPU)
-    found = search(model, sources, limits, replace(beam, return_attention=False), CPU)
-    for hypotheses, others in zip(expected, found, strict=True):
-        assert all(each.attention_weights is not None for each in hypotheses)
-        assert [each._replace(attention_weights=None) for each in hypotheses] == others
+    lists = search(model, sources, limits, replace(beam, return_attention=False), CPU)
+    for hypotheses, without_weights in zip(expected, lists, strict=True):
+        assert all(hypothesis.attention_weights is not None for hypothesis in hypotheses)
+        assert [
+            hypothesis._replace(attention_weights=None) for hypothesis in hypotheses
+        ] == without_weights
 
 
 # -------------------------------------------------------------------------------------- real models
@@ -190,9 +193,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_every_hypothesis_is_well_formed(model: Any, beam_size: int) -> None:
     sources = random_sources(40, seed=7)
     limits = [1 + n % 13 for n in range(40)]
-    found = search(model, sources, limits, SearchOptions(beam_size), CPU)
+    lists = search(model, sources, limits, SearchOptions(beam_size), CPU)
     lengths = set()
-    for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+    for source, limit, hypotheses in zip(sources, limits, lists, strict=True):
         assert 1 <= len(hypotheses) <= beam_size
         assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == len(hypotheses)
         scores = [hypothesis.score for hypothesis in hypotheses]
@@ -211,17 +214,18 @@ def test_every_hypothesis_is_well_formed(model: Any, beam_size: int) -> None:
 
 
 def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
-    found = search(model, random_sources(12, seed=8), [9] * 12, SearchOptions(6), CPU)
-    assert {len(hypotheses) for hypotheses in found} == {6}
+    lists = search(model, random_sources(12, seed=8), [9] * 12, SearchOptions(6), CPU)
+    assert {len(hypotheses) for hypotheses in lists} == {6}
 
 
 @one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])
 @one_quick("beam_size", [1, 4])
 def test_scores_equal_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
-    sources, length_penalty = random_sources(14, seed=9), 0.7
-    found = search(model, sources, [12] * 14, SearchOptions(beam_size, length_penalty), CPU)
-    for source, hypotheses in zip(sources, found, strict=True):
+    sources = random_sources(14, seed=9)
+    length_penalty = 0.7
+    lists = search(model, sources, [12] * 14, SearchOptions(beam_size, length_penalty), CPU)
+    for source, hypotheses in zip(sources, lists, strict=True):
         for ids, score, *_ in hypotheses:
             src, src_lengths = pad_sources([source])
             with torch.inference_mode():
@@ -235,8 +239,8 @@ def test_scores_equal_those_of_teacher_forcing(kind: str, beam_size: int) -> Non
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_scores_and_weights_equal_those_of_single_steps(model: Any, beam_size: int) -> None:
     sources = random_sources(14, seed=10)
-    found = search(model, sources, [10] * 14, SearchOptions(beam_size), CPU)
-    for source, hypotheses in zip(sources, found, strict=True):
+    lists = search(model, sources, [10] * 14, SearchOptions(beam_size), CPU)
+    for source, hypotheses in zip(sources, lists, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
 
@@ -247,21 +251,23 @@ def test_a_beam_of_one_finds_the_greedy_hypothesis(
     """Its first finished hypothesis is the greedy one, unless a longer one has a higher score."""
     sources = random_sources(30, seed=11)
     limits = [3 + n % 9 for n in range(30)]
-    ones = search(model, sources, limits, SearchOptions(1, 0.0), CPU)
+    beams_of_one = search(model, sources, limits, SearchOptions(1, 0.0), CPU)
     monkeypatch.setattr(search_module, "Greedy", Beam)
-    for one, other in zip(
-        ones, search(model, sources, limits, SearchOptions(1, 0.0), CPU), strict=True
+    for beam_of_one, greedy in zip(
+        beams_of_one, search(model, sources, limits, SearchOptions(1, 0.0), CPU), strict=True
     ):
-        assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
-        assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
+        assert [hypothesis.ids for hypothesis in greedy] == [
+            hypothesis.ids for hypothesis in beam_of_one
+        ]
+        assert greedy[0].score == pytest.approx(beam_of_one[0].score, rel=1e-5)
 
 
 def test_a_wider_beam_scores_higher_in_total(model: Any) -> None:
     sources = random_sources(25, seed=12)
     totals = [
         sum(
-            each[0].score
-            for each in search(model, sources, [8] * 25, SearchOptions(beam_size, 0.0), CPU)
+            hypotheses[0].score
+            for hypotheses in search(model, sources, [8] * 25, SearchOptions(beam_size, 0.0), CPU)
         )
         for beam_size in (1, 3, 8)
     ]
@@ -300,14 +306,17 @@ def test_results_do_not_depend_on_the_batch(
 def test_tiles_of_few_rows_search_every_sentence(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, sources = random_model("luong", 2), random_sources(14, seed=9, longest=15)
+    model = random_model("luong", 2)
+    sources = random_sources(14, seed=9, longest=15)
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
         for engine in (TorchEngine, OnnxEngine):
             monkeypatch.setattr(engine, "slots", lambda *_, rows=rows: rows)
-        found = search(model, sources, limits, SearchOptions(beam_size), CPU)
-        assert [each[0].ids for each in found] == [each[0].ids for each in expected]
+        lists = search(model, sources, limits, SearchOptions(beam_size), CPU)
+        assert [hypotheses[0].ids for hypotheses in lists] == [
+            hypotheses[0].ids for hypotheses in expected
+        ]
 
 
 def test_no_sources_no_results() -> None:

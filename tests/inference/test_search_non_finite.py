@@ -33,12 +33,13 @@ class NonFiniteOracle(Oracle):
         outputs = step.outputs.clone()
         if self.steps > self.after:
             beams = len(ids) // len(memory.pad_mask)
-            chosen = ((~memory.pad_mask).sum(1) == 6).repeat_interleave(beams)  # SOURCES[2]
-            outputs[chosen.nonzero(), torch.arange(7)[self.columns]] = self.value
+            is_affected = ((~memory.pad_mask).sum(1) == 6).repeat_interleave(beams)  # SOURCES[2]
+            outputs[is_affected.nonzero(), torch.arange(7)[self.columns]] = self.value
         return step._replace(outputs=outputs)
 
 
-EVERYTHING, EOS = slice(None), slice(EOS_ID, EOS_ID + 1)
+EVERYTHING = slice(None)
+EOS = slice(EOS_ID, EOS_ID + 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -77,15 +78,17 @@ def test_search_ends_although_length_norms_overflow() -> None:
     """12 ** 60 is infinite in float32, and so is the quotient of two infinite numbers."""
     model: Any = Oracle(1)
     model.table[:, EOS_ID] = -50
-    found = search(model, SOURCES, [20] * 5, SearchOptions(2, 60.0), CPU)
-    assert [[len(each.ids) for each in hypotheses] for hypotheses in found] == [[21, 21]] * 5
+    lists = search(model, SOURCES, [20] * 5, SearchOptions(2, 60.0), CPU)
+    assert [[len(hypothesis.ids) for hypothesis in hypotheses] for hypotheses in lists] == [
+        [21, 21]
+    ] * 5
 
 
 def test_an_unbounded_coverage_penalty_leaves_a_hypothesis() -> None:
     model: Any = Oracle(1)
-    found = search(model, SOURCES, [6] * 5, SearchOptions(3, coverage_penalty=1e39), CPU)
-    assert all(len(hypotheses) == 3 for hypotheses in found)
-    assert all(math.isfinite(each.score) for hypotheses in found for each in hypotheses)
+    lists = search(model, SOURCES, [6] * 5, SearchOptions(3, coverage_penalty=1e39), CPU)
+    assert all(len(hypotheses) == 3 for hypotheses in lists)
+    assert all(math.isfinite(hypothesis.score) for hypotheses in lists for hypothesis in hypotheses)
 
 
 def enlarged(run: Path, folder: Path) -> Path:
@@ -93,8 +96,8 @@ def enlarged(run: Path, folder: Path) -> Path:
     shutil.copytree(run, folder)
     header, tensors = read_file(folder / BEST)
     largest = torch.finfo(torch.float32).max
-    large = {name: each / each.abs().max() * largest for name, each in tensors.items()}
-    assert all(each.isfinite().all() for each in large.values())
+    large = {name: tensor / tensor.abs().max() * largest for name, tensor in tensors.items()}
+    assert all(tensor.isfinite().all() for tensor in large.values())
     save_tensors(folder / BEST, large, header)
     return folder
 
@@ -109,13 +112,14 @@ def test_the_command_fails_with_one_line(
     device_options: list[str],
 ) -> None:
     run = enlarged(tiny_run, tmp_path / "run")
-    text, output = tmp_path / "text", tmp_path / "out"
+    text = tmp_path / "text"
+    output = tmp_path / "out"
     text.write_text("\nba do ke\n", encoding="utf-8")
     options = ["-m", str(run), "-i", str(text), "-o", str(output), "--device", "cpu"]
     assert main(["translate", *options, "-b", beam, *device_options]) == 1
     _, err = capsys.readouterr()
-    kept, line = err.splitlines()  # the blank line
-    assert kept == f"{output}.incomplete: the translations of the first 1 line"
+    note, line = err.splitlines()  # the blank line
+    assert note == f"{output}.incomplete: the translations of the first 1 line"
     assert f"{run}: " in line
     assert "not a finite number, for the text 'ba do ke'" in line
     assert not output.exists()
@@ -126,4 +130,4 @@ def test_python_raises_a_run_error(tiny_runs: dict[str, Path], tmp_path: Path) -
     for options in ({"beam_size": 1}, {"beam_size": 1, "text_only": True}, {}):
         with pytest.raises(RunError, match="use another model"):
             translator.translate(["ba do ke"], **options)
-    assert [each.text for each in translator.translate(["", " "])] == ["", ""]
+    assert [translation.text for translation in translator.translate(["", " "])] == ["", ""]

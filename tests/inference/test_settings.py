@@ -37,28 +37,30 @@ def test_a_minimum_length_leaves_all_longer_hypotheses(shortest: int) -> None:
     for source, hypotheses in zip(SOURCES, search(model, SOURCES, [3] * 5, options, CPU)):  # noqa: B905
         scores = {tuple(ids): ask(model, source, ids).log_prob / len(ids) for ids in possible}
         ranked = sorted(scores, key=lambda ids: -scores[ids])
-        assert [tuple(each.ids) for each in hypotheses] == ranked
+        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_minimum_length_raises_the_limit(size: int) -> None:
-    found = search(
+    lists = search(
         MAKERS["luong"](),
         random_sources(30, seed=2),
         [2] * 30,
         SearchOptions(size, min_length=5),
         CPU,
     )
-    assert {len(each.ids) for hypotheses in found for each in hypotheses} == {6}
+    assert {len(hypothesis.ids) for hypotheses in lists for hypothesis in hypotheses} == {6}
 
 
 def penalized(model: Oracle, source: Ids, ids: Ids, factor: float) -> float:
     """Return the log-probability of a hypothesis, with that of repeated tokens times the factor."""
-    total = before = 0.0
+    total = shorter_log_prob = 0.0
     for length in range(1, len(ids) + 1):
-        after = ask(model, source, ids[:length]).log_prob
-        total += (after - before) * (factor if ids[length - 1] in ids[: length - 1] else 1)
-        before = after
+        log_prob = ask(model, source, ids[:length]).log_prob
+        total += (log_prob - shorter_log_prob) * (
+            factor if ids[length - 1] in ids[: length - 1] else 1
+        )
+        shorter_log_prob = log_prob
     return total
 
 
@@ -67,27 +69,27 @@ def test_the_repetition_penalty_equals_its_definition(factor: float) -> None:
     model: Any = Oracle(3)
     possible = [*all_hypotheses(3)]
     options = SearchOptions(len(possible), repetition_penalty=factor)
-    found = search(model, SOURCES, [3] * 5, options, CPU)
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    lists = search(model, SOURCES, [3] * 5, options, CPU)
+    for source, hypotheses in zip(SOURCES, lists, strict=True):
         scores = {tuple(ids): penalized(model, source, ids, factor) / len(ids) for ids in possible}
-        assert [tuple(each.ids) for each in hypotheses] == sorted(
+        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == sorted(
             scores, key=lambda ids: -scores[ids]
         )
-        for each in hypotheses:
-            assert each.score == pytest.approx(scores[tuple(each.ids)], rel=1e-4)
+        for hypothesis in hypotheses:
+            assert hypothesis.score == pytest.approx(scores[tuple(hypothesis.ids)], rel=1e-4)
 
 
 @pytest.mark.parametrize("scores", [True, False])
 def test_greedy_search_penalizes_repetition_too(scores: bool) -> None:
     model: Any = Oracle(7)
     options = SearchOptions(1, repetition_penalty=3.0, return_scores=scores)
-    found = search(model, SOURCES, [6] * 5, options, CPU)
-    for source, ((each,)) in zip(SOURCES, found, strict=True):
+    lists = search(model, SOURCES, [6] * 5, options, CPU)
+    for source, ((hypothesis,)) in zip(SOURCES, lists, strict=True):
         chain: Ids = []
         while not chain or (chain[-1] != EOS_ID and len(chain) <= 6):
             allowed = [1, 4, 5, 6, *([EOS_ID] if chain else [])] if len(chain) < 6 else [EOS_ID]
             chain.append(max(allowed, key=lambda i: penalized(model, source, [*chain, i], 3.0)))
-        assert each.ids == chain
+        assert hypothesis.ids == chain
 
 
 # -------------------------------------------------------------------------------- forbidden words
@@ -101,16 +103,16 @@ def words_of(text: str) -> list[str]:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_forbidden_words_do_not_occur(tiny_run: Path, beam_size: int) -> None:
     translator = Translator.load(tiny_run, device="cpu")
-    free = [each.text for each in translator.translate(LINES, beam_size)]
-    frequent = sorted({word for text in free for word in words_of(text) if word.isalpha()})
+    unconstrained = [translation.text for translation in translator.translate(LINES, beam_size)]
+    frequent = sorted({word for text in unconstrained for word in words_of(text) if word.isalpha()})
     assert len(frequent) > 3
     words = tuple(frequent[::2])
-    found = translator.translate(LINES, beam_size, settings=SearchSettings(forbidden=words))
-    assert any(set(words_of(text)) & set(words) for text in free)
-    for each in found:
-        assert not set(words_of(each.text)) & set(words)
+    translations = translator.translate(LINES, beam_size, settings=SearchSettings(forbidden=words))
+    assert any(set(words_of(text)) & set(words) for text in unconstrained)
+    for translation in translations:
+        assert not set(words_of(translation.text)) & set(words)
     again = translator.translate(LINES[3:5], beam_size, settings=SearchSettings(forbidden=words))
-    assert again == found[3:5]
+    assert again == translations[3:5]
 
 
 @pytest.mark.parametrize(
@@ -154,22 +156,27 @@ def test_the_automaton_finds_words_in_any_segmentation(
     tokens = tiny_vocabularies.tgt.tokens(range(len(tiny_vocabularies.tgt)))
     ids = {token: i for i, token in enumerate(tokens)}
     surface = "▁" + text.replace(" ", "▁")
-    (usual,) = tiny_vocabularies.tgt.encode([text])
+    (usual_ids,) = tiny_vocabularies.tgt.encode([text])
     by_bytes = [
         ids[token]
-        for each in surface
-        for token in ([each] if each == "▁" else [f"<0x{b:02X}>" for b in each.encode()])
+        for character in surface
+        for token in (
+            [character] if character == "▁" else [f"<0x{b:02X}>" for b in character.encode()]
+        )
     ]
-    usual = [*usual, ids["▁"]] if text.endswith(" ") else usual
-    for own in (usual, by_bytes):
-        state, found = forbidden.start, False
-        for token in own:
-            found = found or token in forbidden.forbidden_tokens(state, False).tolist()
+    usual_ids = [*usual_ids, ids["▁"]] if text.endswith(" ") else usual_ids
+    for segmentation in (usual_ids, by_bytes):
+        state = forbidden.start
+        is_forbidden = False
+        for token in segmentation:
+            is_forbidden = (
+                is_forbidden or token in forbidden.forbidden_tokens(state, False).tolist()
+            )
             state = forbidden.after(state, token)
-        found = found or EOS_ID in forbidden.forbidden_tokens(state, False).tolist()
-        if text == "ka  zu" and own is usual:
+        is_forbidden = is_forbidden or EOS_ID in forbidden.forbidden_tokens(state, False).tolist()
+        if text == "ka  zu" and segmentation is usual_ids:
             continue  # the vocabulary joins spaces
-        assert found == contains
+        assert is_forbidden == contains
 
 
 TOKENS = (
@@ -207,9 +214,11 @@ def decoded(ids: Sequence[int]) -> tuple[str, bytes]:
 @cache
 def starts(pattern: str) -> set[bytes]:
     """Return the incomplete encodings of all characters that match."""
-    every = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
-    found = (each.encode() for each in every if re.match(pattern, each, re.DOTALL))
-    return {each[:n] for each in found for n in range(1, len(each))}
+    characters = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
+    encoded_characters = (
+        character.encode() for character in characters if re.match(pattern, character, re.DOTALL)
+    )
+    return {character[:n] for character in encoded_characters for n in range(1, len(character))}
 
 
 OF_WORD = r"\w\u0300-\u036f"
@@ -217,21 +226,23 @@ OF_WORD = r"\w\u0300-\u036f"
 
 def complete(text: str, phrases: Sequence[str], is_last: bool) -> set[tuple[str, int]]:
     """The occurrences of phrases in a text, with their ends, whatever text may follow."""
-    found = set()
-    for phrase in filter(None, (" ".join(each.split()) for each in phrases)):
+    phrases_and_ends = set()
+    for phrase in filter(None, (" ".join(phrase_text.split()) for phrase_text in phrases)):
         begins = "" if phrase[0] in "狗“”\ufffd" else rf"(?:^|(?<=[^{OF_WORD}]))"
         letter = phrase[-1].isalnum() and phrase[-1] != "狗"
         bound = rf"(?=[^{OF_WORD}]{'|$' * is_last})" if letter else ""
         pattern = re.compile(begins + re.escape(phrase) + bound)
         places = range(len(text))
-        found |= {(phrase, one.end()) for n in places if (one := pattern.match(text, n))}
-    return found
+        phrases_and_ends |= {
+            (phrase, match.end()) for n in places if (match := pattern.match(text, n))
+        }
+    return phrases_and_ends
 
 
 def sure(ids: Sequence[int], phrases: Sequence[str], is_last: bool) -> set[tuple[str, int]]:
     """The occurrences in the text of tokens that no continuation by a letter undoes."""
-    text, rest = decoded(ids)
-    if rest and (is_last or rest not in starts(f"[{OF_WORD}]")):
+    text, incomplete_bytes = decoded(ids)
+    if incomplete_bytes and (is_last or incomplete_bytes not in starts(f"[{OF_WORD}]")):
         text += "\ufffd" if is_last else "%"
     return complete(text, phrases, is_last)
 
@@ -246,23 +257,26 @@ def test_a_token_is_forbidden_if_it_completes_a_phrase() -> None:
     vocabulary: Any = FewTokens()
     count = 0
     for _ in range(60):
-        few = {" ", *draw.choices("abé狗(.-3“”\ufffd", k=2)}  # so that phrases overlap
-        tokens = [i for i in range(4, len(TOKENS)) if few.issuperset(decoded([i])[0])]
+        alphabet = {" ", *draw.choices("abé狗(.-3“”\ufffd", k=2)}  # so that phrases overlap
+        tokens = [i for i in range(4, len(TOKENS)) if alphabet.issuperset(decoded([i])[0])]
         tokens = [i for i in tokens if i not in BYTES]
-        phrases = ["".join(draw.choices(sorted(few), k=draw.randint(1, 5))) for _ in range(4)]
+        phrases = ["".join(draw.choices(sorted(alphabet), k=draw.randint(1, 5))) for _ in range(4)]
         forbidden = Forbidden(vocabulary, phrases)
-        state, ids = forbidden.start, list[int]()
+        state = forbidden.start
+        ids = list[int]()
         for _ in range(12):
-            before = complete(decoded(ids)[0], phrases, is_last=False)
+            complete_phrases = complete(decoded(ids)[0], phrases, is_last=False)
             for is_last in (False, True):
                 expected = {
-                    i for i in range(4, len(TOKENS)) if sure([*ids, i], phrases, is_last) - before
+                    i
+                    for i in range(4, len(TOKENS))
+                    if sure([*ids, i], phrases, is_last) - complete_phrases
                 }
-                if sure(ids, phrases, is_last=True) - before:
+                if sure(ids, phrases, is_last=True) - complete_phrases:
                     expected.add(EOS_ID)
-                found = forbidden.forbidden_tokens(state, is_last).tolist()
-                assert set(found) == expected, (phrases, decoded(ids))
-                count += len(found)
+                forbidden_ids = forbidden.forbidden_tokens(state, is_last).tolist()
+                assert set(forbidden_ids) == expected, (phrases, decoded(ids))
+                count += len(forbidden_ids)
             text = decoded(ids)[0]
             assert forbidden.occurs_in(text) == bool(complete(text, phrases, is_last=True))
             ids.append(draw.choice(BYTES if draw.random() < 0.4 else tokens))
@@ -273,7 +287,8 @@ def test_a_token_is_forbidden_if_it_completes_a_phrase() -> None:
 def test_a_byte_may_complete_a_character_after_which_text_is_forbidden() -> None:
     vocabulary: Any = FewTokens()
     forbidden = Forbidden(vocabulary, ["\ufffd\ufffd"])
-    first, next_byte = TOKENS.index("<0xE2>"), TOKENS.index("<0x80>")
+    first = TOKENS.index("<0xE2>")
+    next_byte = TOKENS.index("<0x80>")
     malformed = forbidden.after(forbidden.start, next_byte)
     assert next_byte in forbidden.forbidden_tokens(malformed, False)
     incomplete = forbidden.after(forbidden.start, first)
@@ -285,7 +300,7 @@ def test_the_tokens_of_a_vocabulary_of_words_are_complete_words() -> None:
     vocabulary: Any = FewTokens(tokens, has_byte_fallback=False)
     forbidden = Forbidden(vocabulary, ["ka zu", "ba", "mo"])
     always = {tokens.index("▁ba"), tokens.index("▁mo,")}
-    for before, more in (
+    for prefix, forbidden_tokens in (
         ("", ()),
         ("▁ka", ["▁zu"]),
         ("▁ka <unk>", ()),
@@ -294,9 +309,9 @@ def test_the_tokens_of_a_vocabulary_of_words_are_complete_words() -> None:
         ("▁ba ▁ka", ["▁zu"]),
     ):
         state = forbidden.start
-        for token in before.split():
+        for token in prefix.split():
             state = forbidden.after(state, tokens.index(token))
-        expected = always.union(map(tokens.index, more))
+        expected = always.union(map(tokens.index, forbidden_tokens))
         for is_last in (False, True):
             assert set(forbidden.forbidden_tokens(state, is_last).tolist()) == expected
 
@@ -334,9 +349,9 @@ def test_forbidden_phrases_take_memory_in_proportion_to_their_text(
     def peak(characters: int) -> int:
         tracemalloc.start()
         Forbidden(tiny_vocabularies.tgt, ["ab" * (characters // 2)])
-        found = tracemalloc.get_traced_memory()[1]
+        bytes_at_peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return bytes_at_peak
 
     peak(2)  # caches of Python and of the vocabulary
     least = peak(2)
@@ -361,7 +376,7 @@ def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
         options = SearchOptions(size, forbidden_words=forbidden)
         for hypotheses in search(model, SOURCES, [1, 2, 3, 4, 5], options, CPU):
             assert hypotheses
-            assert all(each.ids[-2] != 4 for each in hypotheses)
+            assert all(hypothesis.ids[-2] != 4 for hypothesis in hypotheses)
 
 
 # --------------------------------------------------------------------------------- the command line
@@ -370,13 +385,17 @@ def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
 def test_decoding_keys_are_overridden_by_every_command(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, src, ref = tiny_runs["luong"], tmp_path / "src", tmp_path / "ref"
+    run = tiny_runs["luong"]
+    src = tmp_path / "src"
+    ref = tmp_path / "ref"
     src.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     ref.write_text("".join(f"{line}\n" for line in OTHERS), encoding="utf-8")
     key = "decoding.max_length=3"
     translator = Translator.load(run, device="cpu", overrides=[key, "decoding.length_penalty=0"])
     assert translator.decoding.max_length == 3
-    texts = [each.text for each in Translator.load(run, overrides=[key]).translate(LINES)]
+    texts = [
+        translation.text for translation in Translator.load(run, overrides=[key]).translate(LINES)
+    ]
     assert main(["translate", "-m", str(run), "-i", str(src), key]) == 0
     assert capsys.readouterr().out.splitlines() == texts
     assert main(["translate", key, "-m", str(run), LINES[0], "--json"]) == 0
@@ -388,8 +407,8 @@ def test_decoding_keys_are_overridden_by_every_command(
     capsys.readouterr()
     call = ["score", "-m", str(run), "-i", str(src), "-r", str(ref)]
     assert main([*call, "decoding.length_penalty=0"]) == 0
-    scores = [each.score for each in score_lines(translator.loaded, LINES, OTHERS)]
-    assert capsys.readouterr().out.splitlines() == [f"{each:.6f}" for each in scores]
+    scores = [scored_line.score for scored_line in score_lines(translator.loaded, LINES, OTHERS)]
+    assert capsys.readouterr().out.splitlines() == [f"{score:.6f}" for score in scores]
 
 
 @pytest.mark.parametrize(
@@ -428,11 +447,13 @@ def test_each_call_forbids_its_own_words(tiny_runs: dict[str, Path]) -> None:
     """The automaton of a call is kept for the next one if its words are the same."""
     requirements = Translator.load(tiny_runs["luong"])._requirements
     for word in ("mo", "ka", "mo"):
-        found = requirements((word,)).forbidden
-        assert found is not None
-        assert found.occurs_in(word)
-        assert not any(found.occurs_in(each) for each in {"mo", "ka", "zu"} - {word})
-        assert requirements((word,)).forbidden is found
+        forbidden = requirements((word,)).forbidden
+        assert forbidden is not None
+        assert forbidden.occurs_in(word)
+        assert not any(
+            forbidden.occurs_in(other_word) for other_word in {"mo", "ka", "zu"} - {word}
+        )
+        assert requirements((word,)).forbidden is forbidden
 
 
 def test_a_long_forbidden_phrase_is_named_by_its_line(
@@ -451,8 +472,10 @@ def test_the_command_accepts_forbidden_words(
     words = tmp_path / "words"
     words.write_text("mo\n\nka zu\n", encoding="utf-8")
     assert main(["translate", "-m", str(tiny_run), "--forbidden", str(words), *LINES]) == 0
-    found = capsys.readouterr().out.splitlines()
+    texts = capsys.readouterr().out.splitlines()
     translator = Translator.load(tiny_run)
     settings = SearchSettings(forbidden=("mo", "", "ka zu"))
-    assert found == [each.text for each in translator.translate(LINES, settings=settings)]
-    assert BOS_ID not in translator.vocabularies.tgt.encode(found)[0]
+    assert texts == [
+        translation.text for translation in translator.translate(LINES, settings=settings)
+    ]
+    assert BOS_ID not in translator.vocabularies.tgt.encode(texts)[0]

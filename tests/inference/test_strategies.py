@@ -34,35 +34,36 @@ SOURCE = [4, 5, 6]
 
 def distribution(model: Oracle, sampling: Sampling, limit: int) -> dict[tuple[int, ...], float]:
     """Return the probability of each hypothesis, written out with lists."""
-    found: dict[tuple[int, ...], float] = {}
+    probabilities: dict[tuple[int, ...], float] = {}
 
     def extend(ids: Ids, probability: float) -> None:
         if ids and ids[-1] == EOS_ID:
-            found[tuple(ids)] = probability
+            probabilities[tuple(ids)] = probability
             return
         allowed = [EOS_ID] if len(ids) == limit else [1, 4, 5, 6, *([EOS_ID] if ids else [])]
-        before = ask(model, SOURCE, ids).log_prob if ids else 0.0
-        log_probs = {i: ask(model, SOURCE, [*ids, i]).log_prob - before for i in allowed}
+        prefix_log_prob = ask(model, SOURCE, ids).log_prob if ids else 0.0
+        log_probs = {i: ask(model, SOURCE, [*ids, i]).log_prob - prefix_log_prob for i in allowed}
         weights = {
             i: torch.tensor(v / sampling.temperature).exp().item() for i, v in log_probs.items()
         }
         ranked = sorted(weights, key=lambda i: -weights[i])[: sampling.top_k or None]
-        total, kept = sum(weights[i] for i in ranked), []
+        total = sum(weights[i] for i in ranked)
+        nucleus = []
         for i in ranked:
-            if sum(weights[j] for j in kept) < sampling.top_p * total:
-                kept.append(i)
-        for i in kept:
-            extend([*ids, i], probability * weights[i] / sum(weights[j] for j in kept))
+            if sum(weights[j] for j in nucleus) < sampling.top_p * total:
+                nucleus.append(i)
+        for i in nucleus:
+            extend([*ids, i], probability * weights[i] / sum(weights[j] for j in nucleus))
 
     extend([], 1.0)
-    return found
+    return probabilities
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-300, 5e-324])
 def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
     log_probs = torch.tensor([[-5.0, -1.0, -2.0, -torch.inf]])
-    drawn = truncated(log_probs, Sampling(1, temperature=temperature))
-    assert drawn.tolist() == [[0, 1, 0, 0]]
+    counts = truncated(log_probs, Sampling(1, temperature=temperature))
+    assert counts.tolist() == [[0, 1, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -78,17 +79,17 @@ def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
 def test_samples_occur_as_often_as_their_probability(sampling: Sampling) -> None:
     model: Any = Oracle(3)
     options = SearchOptions(1, sampling=sampling, return_attention=False)
-    (found,) = search(model, [SOURCE], [2], options, CPU)
+    (samples,) = search(model, [SOURCE], [2], options, CPU)
     expected = distribution(model, sampling, 2)
-    counts = Counter(tuple(each.ids) for each in found)
+    counts = Counter(tuple(sample.ids) for sample in samples)
     assert sum(expected.values()) == pytest.approx(1)
     assert set(counts) <= set(expected)
     for ids, probability in expected.items():
         deviation = (probability * (1 - probability) / 4000) ** 0.5
         assert abs(counts[ids] / 4000 - probability) < 5 * deviation + 1e-9
-    for each in found[:20]:
-        answer = ask(model, SOURCE, each.ids)
-        assert each.score == pytest.approx(answer.log_prob / len(each.ids), rel=1e-4)
+    for sample in samples[:20]:
+        answer = ask(model, SOURCE, sample.ids)
+        assert sample.score == pytest.approx(answer.log_prob / len(sample.ids), rel=1e-4)
 
 
 def test_impossible_tokens_are_never_drawn() -> None:
@@ -102,14 +103,15 @@ def test_impossible_tokens_are_never_drawn() -> None:
 
 @one_quick("batch", [1, 7], quick=1)
 def test_sampling_is_batch_invariant(batch: int) -> None:
-    model, sources = MAKERS["luong"](), random_sources(35, seed=5)
+    model = MAKERS["luong"]()
+    sources = random_sources(35, seed=5)
     options = SearchOptions(1, sampling=Sampling(2, 1.5, 20, 0.9))
-    found = row_search(model, requests_of(sources, [12] * 35), options)
-    together = check_batch_invariance(found, 35, batch)
-    other = replace(options, sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
-    assert [each[0].ids for each in search(model, sources, [12] * 35, other, CPU)] != [
-        each[0].ids for each in together
-    ]
+    search_rows = row_search(model, requests_of(sources, [12] * 35), options)
+    lists = check_batch_invariance(search_rows, 35, batch)
+    other_seed = replace(options, sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
+    assert [
+        hypotheses[0].ids for hypotheses in search(model, sources, [12] * 35, other_seed, CPU)
+    ] != [hypotheses[0].ids for hypotheses in lists]
 
 
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
@@ -119,11 +121,11 @@ def test_expected_utility_equals_its_definition(metric: Any) -> None:
     scorer: Any = CHRF() if metric == "chrf" else BLEU(effective_order=True)
     expected = [
         sum(
-            w * scorer.sentence_score(one, [two]).score
+            w * scorer.sentence_score(candidate_text, [two]).score
             for two, w in zip(texts, weights, strict=True)
         )
         / sum(weights)
-        for one in texts
+        for candidate_text in texts
     ]
     assert expected_utilities(texts, weights, metric) == pytest.approx(expected)
 
@@ -135,17 +137,17 @@ def test_the_translation_has_the_highest_expected_utility(
     translator = Translator.load(tiny_run, device="cpu")
     beam = None if sampling else 6
     plain = SearchSettings(sampling=sampling)
-    chosen = SearchSettings(sampling=sampling, mbr="chrf")
+    settings = SearchSettings(sampling=sampling, mbr="chrf")
     size = 12 if sampling else 6
-    found = translator.translate(LINES[:8], beam, size, settings=plain)
-    best = translator.translate(LINES[:8], beam, settings=chosen)
-    assert best == translator.translate(LINES[:8], beam, text_only=False, settings=chosen)
-    for each, one in zip(found, best, strict=True):
-        texts = [entry.text for entry in each.n_best]
-        assert one.text in texts
+    translations = translator.translate(LINES[:8], beam, size, settings=plain)
+    best = translator.translate(LINES[:8], beam, settings=settings)
+    assert best == translator.translate(LINES[:8], beam, text_only=False, settings=settings)
+    for translation, best_translation in zip(translations, best, strict=True):
+        texts = [entry.text for entry in translation.n_best]
+        assert best_translation.text in texts
         if sampling:
             utilities = expected_utilities(texts, [1.0] * len(texts), "chrf")
-            assert utilities[texts.index(one.text)] == max(utilities)
+            assert utilities[texts.index(best_translation.text)] == max(utilities)
 
 
 def test_the_command_samples(
@@ -156,14 +158,16 @@ def test_the_command_samples(
     call = ["translate", "-m", str(tiny_run), "-i", str(text), "--device", "cpu", "--sample", "3"]
     options = ["--temperature", "1.3", "--top-k", "30", "--top-p", "0.95", "--seed", "7"]
     assert main([*call, *options, "--n-best", "3", "--json"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    translations = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     settings = SearchSettings(sampling=Sampling(3, 1.3, 30, 0.95, 7))
     expected = Translator.load(tiny_run, device="cpu").translate(LINES, n_best=3, settings=settings)
-    assert [[entry["text"] for entry in each["n_best"]] for each in found] == [
-        [entry.text for entry in each.n_best] for each in expected
+    assert [[entry["text"] for entry in translation["n_best"]] for translation in translations] == [
+        [entry.text for entry in translation.n_best] for translation in expected
     ]
     assert main([*call, *options, "--batch-size", "1"]) == 0
-    assert capsys.readouterr().out.splitlines() == [each["text"] for each in found]
+    assert capsys.readouterr().out.splitlines() == [
+        translation["text"] for translation in translations
+    ]
     assert main([*call, "--mbr", "bleu"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(LINES)
 

@@ -37,10 +37,11 @@ def attending(
     """Return a part and a hypothesis whose words attend to source words by the links."""
     src, tgt, _ = translator.vocabularies
     (src_ids,), (tgt_ids,) = src.encode([source]), tgt.encode([target])
-    src_words, tgt_words = words_of(src.tokens(src_ids)), words_of(tgt.tokens(tgt_ids))
+    src_words = words_of(src.tokens(src_ids))
+    tgt_words = words_of(tgt.tokens(tgt_ids))
     weights = np.full((len(tgt_ids) + 1, len(src_ids) + 1), 0.01, np.float32)
     for row, word in enumerate(tgt_words):
-        columns = [n for n, other in enumerate(src_words) if other == links.get(word)]
+        columns = [n for n, src_word in enumerate(src_words) if src_word == links.get(word)]
         weights[row, columns or [-1]] = 0.9 / max(1, len(columns))
     return Part(Masked(source, {})), Hypothesis([*tgt_ids, 3], -1.0, weights)
 
@@ -59,7 +60,8 @@ def spelled(translator: Translator, ids: Ids | None) -> str:
 
 
 def test_a_term_replaces_the_words_that_attend_to_its_phrase(translator: Translator) -> None:
-    source, target = "buda ki modu", "nelo ruse kemo"
+    source = "buda ki modu"
+    target = "nelo ruse kemo"
     part, hypothesis = attending(translator, source, target, {0: 2, 1: 0, 2: 1})
     for phrase, expected in (
         ("buda", "nelo zu kemo"),
@@ -67,29 +69,32 @@ def test_a_term_replaces_the_words_that_attend_to_its_phrase(translator: Transla
         ("modu", "zu ruse kemo"),
     ):
         term = Glossary({phrase: "zu"}).occurrences(source)
-        found = with_terms(translator, part, hypothesis, term)
-        assert spelled(translator, found) == expected
+        with_term = with_terms(translator, part, hypothesis, term)
+        assert spelled(translator, with_term) == expected
 
 
 def test_words_of_one_phrase_are_replaced_together(translator: Translator) -> None:
-    source, target = "buda ki modu", "nelo ruse kemo"
+    source = "buda ki modu"
+    target = "nelo ruse kemo"
     part, hypothesis = attending(translator, source, target, {0: 0, 1: 0, 2: 2})
     terms = [Term(0, 4, "zu ka")]
-    found = with_terms(translator, part, hypothesis, terms)
-    assert spelled(translator, found) == "zu ka kemo"
+    with_term = with_terms(translator, part, hypothesis, terms)
+    assert spelled(translator, with_term) == "zu ka kemo"
 
 
 def test_several_terms_have_places_of_their_own(translator: Translator) -> None:
-    source, target = "buda ki buda", "nelo ruse kemo"
+    source = "buda ki buda"
+    target = "nelo ruse kemo"
     part, hypothesis = attending(translator, source, target, {0: 2, 1: 1, 2: 0})
     terms = Glossary({"buda": "zu", "ki": "ka"}).occurrences(source)
     assert [term.target for term in terms] == ["zu", "ka", "zu"]
-    found = with_terms(translator, part, hypothesis, terms)
-    assert spelled(translator, found) == "zu ka zu"
+    hypothesis_with_terms = with_terms(translator, part, hypothesis, terms)
+    assert spelled(translator, hypothesis_with_terms) == "zu ka zu"
 
 
 def test_faint_attention_is_enough_unless_another_word_has_more(translator: Translator) -> None:
-    source, target = "buda ki modu", "nelo ruse kemo"
+    source = "buda ki modu"
+    target = "nelo ruse kemo"
     part, hypothesis = attending(translator, source, target, {0: 0, 1: 1, 2: 2})
     assert hypothesis.attention_weights is not None
     faint = hypothesis._replace(attention_weights=hypothesis.attention_weights / 3)
@@ -126,9 +131,11 @@ def test_a_term_without_a_place_is_required(translator: Translator) -> None:
 def test_translations_have_their_terms(translator: Translator, n_best: int) -> None:
     words = sorted({word for line in LINES for word in re.findall(r"\w+", line)})[:12]
     glossary = Glossary(dict.fromkeys(words, "zu"))
-    found = translator.translate(LINES, 3, n_best, settings=SearchSettings(glossary=glossary))
-    alone = translator.translate(LINES, 3, settings=SearchSettings(glossary=glossary))
-    for line, translation, single in zip(LINES, found, alone, strict=True):
+    translations = translator.translate(
+        LINES, 3, n_best, settings=SearchSettings(glossary=glossary)
+    )
+    single_translations = translator.translate(LINES, 3, settings=SearchSettings(glossary=glossary))
+    for line, translation, single in zip(LINES, translations, single_translations, strict=True):
         assert translation.text == single.text
         for entry in translation.n_best:
             assert "zu" in entry.text or not glossary.targets(line)

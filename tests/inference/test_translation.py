@@ -31,9 +31,9 @@ def translator(tiny_runs: dict[str, Path]) -> Translator:
 
 @pytest.mark.parametrize("line", [*LINES[:3], "", "ba\nka", np.str_("ba")])
 def test_one_string_has_one_translation(translator: Translator, line: str) -> None:
-    found = translator.translate(line, 3, 2)
-    assert isinstance(found, Translation)
-    assert [found] == translator.translate([line], 3, 2)
+    translation = translator.translate(line, 3, 2)
+    assert isinstance(translation, Translation)
+    assert [translation] == translator.translate([line], 3, 2)
 
 
 def test_prefix_and_phrases_of_one_string_are_its_own(translator: Translator) -> None:
@@ -61,16 +61,16 @@ def test_one_string_has_one_score(translator: Translator) -> None:
 
 
 def test_every_entry_has_all_fields(translator: Translator) -> None:
-    for each in translator.translate(LINES, 4, 4):
-        best = each.n_best[0]
-        assert (each.text, each.score) == (best.text, best.score)
-        assert (each.tokens, each.log_probs) == (best.tokens, best.log_probs)
-        assert len({entry.text for entry in each.n_best}) == 4
-        for entry in each.n_best:
+    for translation in translator.translate(LINES, 4, 4):
+        best = translation.n_best[0]
+        assert (translation.text, translation.score) == (best.text, best.score)
+        assert (translation.tokens, translation.log_probs) == (best.tokens, best.log_probs)
+        assert len({entry.text for entry in translation.n_best}) == 4
+        for entry in translation.n_best:
             attention = entry.attention
             assert attention is not None
             assert attention.dtype == np.float32
-            assert attention.shape == (len(entry.tokens), len(each.src_tokens))
+            assert attention.shape == (len(entry.tokens), len(translation.src_tokens))
             assert attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
             assert len(entry.log_probs) == len(entry.tokens)
             assert max(entry.log_probs) <= 0
@@ -82,12 +82,12 @@ def test_attention_of_an_entry_equals_that_of_its_tokens(
 ) -> None:
     """Forced decoding of the same tokens gives the same weights, also for entries of a beam."""
     src, tgt, _ = translator.vocabularies
-    known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
+    ids_by_token = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     from seq2seq.inference.scoring import forced_decodings
 
     for line in LINES:
         for entry in translator.translate(line, beam_size, beam_size).n_best:
-            ids = [known[token] for token in entry.tokens[:-1]]
+            ids = [ids_by_token[token] for token in entry.tokens[:-1]]
             (forced,) = forced_decodings(translator.engine, [(*src.encode([line]), ids)], True)
             assert forced.attention_weights is not None
             assert entry.attention == pytest.approx(forced.attention_weights, abs=1e-5)
@@ -123,18 +123,18 @@ def test_the_list_of_joined_parts_has_the_best_combinations() -> None:
                     ]
                 )
             )
-        best, *others = (
+        best, *lower = (
             join_parts([Translation([entry]) for entry in entries], 1).n_best[0]
             for entries in itertools.product(*(part.n_best for part in parts))
         )
-        others = [entry for entry in others if entry.score <= best.score]
-        expected = [best, *sorted(others, key=lambda entry: -entry.score)]
+        lower = [entry for entry in lower if entry.score <= best.score]
+        expected = [best, *sorted(lower, key=lambda entry: -entry.score)]
         for n_best in (1, 2, 7, 1000):
-            found = join_parts(parts, n_best, by_score=True).n_best
+            n_best_list = join_parts(parts, n_best, by_score=True).n_best
             scores = [entry.score for entry in expected[:n_best]]
             scores += scores[-1:] * (n_best - len(scores))
-            assert [entry.score for entry in found] == pytest.approx(scores)
-            assert found[0] == best
+            assert [entry.score for entry in n_best_list] == pytest.approx(scores)
+            assert n_best_list[0] == best
 
 
 def test_parts_are_joined_on_the_diagonal() -> None:
@@ -142,14 +142,14 @@ def test_parts_are_joined_on_the_diagonal() -> None:
         Translation([NBestEntry("a b", -1.0, ["a", "b", "</s>"], [-1.0] * 3, block(3, 2, 0.5))]),
         Translation([NBestEntry("c", -4.0, ["c", "</s>"], [-4.0] * 2, block(2, 1, 1.0))]),
     ]
-    joined = join_parts(parts, 1)
-    assert joined.attention is not None
-    assert joined.attention.tolist() == [[0.5, 0.5, 0.0]] * 3 + [[0.0, 0.0, 1.0]] * 2
-    assert (joined.text, joined.score) == ("a b c", (3 * -1.0 + 2 * -4.0) / 5)
-    assert joined == join_parts(parts, 1)
-    assert joined != join_parts([parts[0], parts[0]], 1)
-    assert joined.attention_blocks != block(5, 3, 0.5)
-    assert repr(joined.attention_blocks) == "AttentionBlocks([3, 2], [2, 1])"
+    translation = join_parts(parts, 1)
+    assert translation.attention is not None
+    assert translation.attention.tolist() == [[0.5, 0.5, 0.0]] * 3 + [[0.0, 0.0, 1.0]] * 2
+    assert (translation.text, translation.score) == ("a b c", (3 * -1.0 + 2 * -4.0) / 5)
+    assert translation == join_parts(parts, 1)
+    assert translation != join_parts([parts[0], parts[0]], 1)
+    assert translation.attention_blocks != block(5, 3, 0.5)
+    assert repr(translation.attention_blocks) == "AttentionBlocks([3, 2], [2, 1])"
 
 
 def test_a_joined_line_has_the_notes_of_all_parts() -> None:
@@ -209,7 +209,8 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     assert [opacity(style) for style, _ in table.cells] == pytest.approx(weights, abs=0.001)
     hints = [float(hint.rpartition(" ")[2]) for _, hint in table.cells]
     assert hints == pytest.approx(weights, abs=0.001)
-    source, text = f">{escape(LINES[0])}<", f">{escape(attention_map.legible(translation.text))}<"
+    source = f">{escape(LINES[0])}<"
+    text = f">{escape(attention_map.legible(translation.text))}<"
     assert 0 < html.index(source) < html.index(text)
     assert html.count("attention weight 0") == 1
 
@@ -230,8 +231,8 @@ def test_the_heat_map_is_escaped_and_self_contained() -> None:
 def luminance(colour: tuple[float, ...]) -> float:
     """Return the relative luminance of WCAG 2.1 for red, green and blue from 0 to 255."""
     linear = [
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
-        for each in (value / 255 for value in colour)
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in (value / 255 for value in colour)
     ]
     return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -258,9 +259,9 @@ def test_labels_without_spaces_between_words_stand_upright() -> None:
 def test_parts_have_a_table_each_and_huge_ones_a_line(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: Any = translator.translate(" ".join(LINES * 3))
-    assert found.parts > 1
-    assert found._repr_html_().count("<table") == found.parts
+    translation: Any = translator.translate(" ".join(LINES * 3))
+    assert translation.parts > 1
+    assert translation._repr_html_().count("<table") == translation.parts
     monkeypatch.setattr(attention_map, "MAX_CELLS", 3)
-    assert "<table" not in found._repr_html_()
-    assert found._repr_html_().count("too many to show") == found.parts
+    assert "<table" not in translation._repr_html_()
+    assert translation._repr_html_().count("too many to show") == translation.parts

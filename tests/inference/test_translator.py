@@ -165,7 +165,7 @@ def test_text_is_free_of_line_breaks(
     monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
-    assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
+    assert [(entry.text, entry.score) for entry in translation.n_best] == [(translation.text, -1.0)]
 
 
 # ----------------------------------------------------------------------------------- lines too long
@@ -186,8 +186,8 @@ TOO_LONG = {
 
 @pytest.mark.parametrize("line", TOO_LONG.values(), ids=list(TOO_LONG))
 def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line: str) -> None:
-    before, translation, after = translator.translate([LINES[0], line, LINES[1]])
-    assert [before, after] == translator.translate(LINES[:2])
+    first, translation, last = translator.translate([LINES[0], line, LINES[1]])
+    assert [first, last] == translator.translate(LINES[:2])
     assert translation.parts > 1
     check_shape(translator, line, translation)
     blocks = list(zip(ends(translation.tokens), ends(translation.src_tokens), strict=True))
@@ -198,7 +198,8 @@ def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line
             tgt_start:tgt_end
         ]:
             assert sum(row[src_start:src_end]) == pytest.approx(1, rel=1e-4)
-        tgt_start, src_start = tgt_end, src_end
+        tgt_start = tgt_end
+        src_start = src_end
 
 
 def ends(tokens: list[str]) -> list[int]:
@@ -216,35 +217,38 @@ def test_a_line_is_cut_only_where_it_is_too_long(translator: Translator) -> None
 
 def test_parts_are_complete_sentences_where_these_fit(translator: Translator) -> None:
     sentences = [*LINES[:6], "ba ka ve!", "zu ti?"]
-    (joined,) = translator.translate([" ".join(sentences)])
-    alone = translator.translate(sentences)
-    assert joined.parts == len(sentences)
-    assert joined.text.split() == [word for each in alone for word in each.text.split()]
-    assert joined.src_tokens == [token for each in alone for token in each.src_tokens]
-    assert joined.tokens == [token for each in alone for token in each.tokens]
-    count = sum(len(each.tokens) for each in alone)
-    total = sum(each.score * len(each.tokens) for each in alone)
-    assert joined.score == pytest.approx(total / count)
+    (translation,) = translator.translate([" ".join(sentences)])
+    parts = translator.translate(sentences)
+    assert translation.parts == len(sentences)
+    assert translation.text.split() == [word for part in parts for word in part.text.split()]
+    assert translation.src_tokens == [token for part in parts for token in part.src_tokens]
+    assert translation.tokens == [token for part in parts for token in part.tokens]
+    count = sum(len(part.tokens) for part in parts)
+    total = sum(part.score * len(part.tokens) for part in parts)
+    assert translation.score == pytest.approx(total / count)
 
 
 def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> None:
     line = " ".join(LINES[:10]).replace(".", "")
-    (joined,) = translator.translate([line])
+    (translation,) = translator.translate([line])
     parts: list[list[str]] = [[]]
-    for token in joined.src_tokens:
+    for token in translation.src_tokens:
         if token == "</s>":
             parts.append([])
         else:
             parts[-1].append(token)
     texts = ["".join(tokens).replace("▁", " ").strip() for tokens in parts[:-1]]
     assert " ".join(texts) == line
-    alone = translator.translate(texts)
-    assert joined.text.split() == [word for each in alone for word in each.text.split()]
+    translated_parts = translator.translate(texts)
+    assert translation.text.split() == [
+        word for part in translated_parts for word in part.text.split()
+    ]
 
 
 @pytest.mark.thorough
 def test_a_very_long_line_takes_little_time_and_memory(tiny_runs: dict[str, Path]) -> None:
-    translator, line = load(tiny_runs["none"]), "ba ka velo zu " * 1250
+    translator = load(tiny_runs["none"])
+    line = "ba ka velo zu " * 1250
     (translation,) = translator.translate([line], beam_size=1)
     assert translation.parts > 100
     assert not translation.left_out
@@ -254,12 +258,12 @@ def test_a_very_long_line_takes_little_time_and_memory(tiny_runs: dict[str, Path
 def test_only_the_start_of_an_endless_word_is_translated(translator: Translator) -> None:
     """A megabyte of it would take minutes, and no language has such words."""
     word = "xq" * 500_000
-    before, joined, after = translator.translate(
+    first, translation, last = translator.translate(
         [LINES[0], f"{LINES[0]} {word} {LINES[1]}", LINES[1]], beam_size=1
     )
-    assert (joined.parts, joined.left_out) == (MAX_PARTS + 2, True)
-    assert joined.text.startswith(f"{before.text} ")
-    assert joined.text.endswith(f" {after.text}")
+    assert (translation.parts, translation.left_out) == (MAX_PARTS + 2, True)
+    assert translation.text.startswith(f"{first.text} ")
+    assert translation.text.endswith(f" {last.text}")
     src = translator.vocabularies.src
     parts, left_out = split_line(word, src, LONGEST)
     assert left_out
@@ -301,25 +305,27 @@ def test_full_stops_of_scripts_without_spaces_end_sentences(
 def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line(
     tiny_run: Path, beam_size: int
 ) -> None:
-    translator, first, second = load(tiny_run), "Zu ba.", "Ka velo?"
-    joined = translator.translate([f"{first} {second}"], beam_size)[0]
-    assert (joined.parts, joined.notes) == (1, [])
+    translator = load(tiny_run)
+    first = "Zu ba."
+    second = "Ka velo?"
+    in_one_part = translator.translate([f"{first} {second}"], beam_size)[0]
+    assert (in_one_part.parts, in_one_part.notes) == (1, [])
     translator.loaded.source = SourceProfile(sentences=1)
-    alone = translator.translate([first, second], beam_size)
+    parts = translator.translate([first, second], beam_size)
     line, single = translator.translate([f"{first} {second}", first], beam_size)
-    assert line.text == " ".join(each.text for each in alone)
-    assert line.tokens == [token for each in alone for token in each.tokens]
+    assert line.text == " ".join(part.text for part in parts)
+    assert line.tokens == [token for part in parts for token in part.tokens]
     assert line.parts == 2
     assert line.notes == ["more sentences than in lines of the training text; cut at sentence ends"]
-    assert (single.text, single.notes) == (alone[0].text, [])
+    assert (single.text, single.notes) == (parts[0].text, [])
     check_shape(translator, f"{first} {second}", line)
 
 
 def test_a_long_sentence_among_several_is_split_again(translator: Translator) -> None:
     translator = Translator(replace(translator.loaded, source=SourceProfile(sentences=1)))
     long = "Velo" + " velo" * 3 * LONGEST
-    line, alone = translator.translate([f"Zu. {long}", "Zu."], 1)
-    assert line.text.startswith(f"{alone.text} ")
+    line, first = translator.translate([f"Zu. {long}", "Zu."], 1)
+    assert line.text.startswith(f"{first.text} ")
     assert line.parts > 3
     assert len(line.notes) == 2
 
@@ -338,7 +344,7 @@ def test_every_line_has_n_best_entries(translator: Translator, n_best: int) -> N
     lines = [*LINES[:9], *AWKWARD[:5], "", TOO_LONG["sentences"]]
     for translation in translator.translate(lines, n_best=n_best):
         assert len(translation.n_best) == n_best
-        scores = [each.score for each in translation.n_best]
+        scores = [candidate.score for candidate in translation.n_best]
         assert scores == sorted(scores, reverse=True)
         assert all(
             len(text.splitlines()) <= 1 for text in (entry.text for entry in translation.n_best)
@@ -350,10 +356,10 @@ def test_every_line_has_n_best_entries(translator: Translator, n_best: int) -> N
 
 
 def test_the_best_entry_does_not_depend_on_n_best(translator: Translator) -> None:
-    for one, three in zip(
+    for best, three in zip(
         translator.translate(LINES), translator.translate(LINES, n_best=3), strict=True
     ):
-        assert replace(three, n_best=three.n_best[:1]) == one
+        assert replace(three, n_best=three.n_best[:1]) == best
 
 
 def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
@@ -379,10 +385,10 @@ def test_missing_n_best_entries_repeat_the_last(tiny_runs: dict[str, Path]) -> N
 
 def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["bahdanau"])
-    for each in translator.translate(LINES):
-        assert len(each.tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
+    for translation in translator.translate(LINES):
+        assert len(translation.tokens) <= translator.limit(len(translation.src_tokens) - 1) + 1
     translator.loaded.decoding = replace(translator.decoding, max_length=2)
-    lengths = {len(each.tokens) for each in translator.translate(LINES)}
+    lengths = {len(translation.tokens) for translation in translator.translate(LINES)}
     assert lengths <= {2, 3}
     assert 3 in lengths
 
@@ -403,13 +409,15 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, beam_size: int
 ) -> None:
     lines = [*LINES, TOO_LONG["sentences"]]
-    before = translator.translate(lines, beam_size)
+    unconstrained = translator.translate(lines, beam_size)
     ruled = replace(translator.decoding, no_repeat_ngram=2)
     monkeypatch.setattr(translator.loaded, "decoding", ruled)
     translations = translator.translate(lines, beam_size)
-    assert [each.text for each in translations] != [each.text for each in before]
-    for each in translations:
-        for part in " ".join(each.tokens).split("</s>"):
+    assert [translation.text for translation in translations] != [
+        translation.text for translation in unconstrained
+    ]
+    for translation in translations:
+        for part in " ".join(translation.tokens).split("</s>"):
             pairs = list(itertools.pairwise(part.split()))
             assert len(set(pairs)) == len(pairs)
 
@@ -424,16 +432,18 @@ PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 "
 def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
     lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
     n_best = min(2, beam_size)
-    found = translator.translate(lines, beam_size, n_best, prefixes=PREFIXES)
-    for line, prefix, each in zip(lines, PREFIXES, found, strict=True):
-        check_shape(translator, line, each)
+    translations = translator.translate(lines, beam_size, n_best, prefixes=PREFIXES)
+    for line, prefix, translation in zip(lines, PREFIXES, translations, strict=True):
+        check_shape(translator, line, translation)
         start = without_breaks(prefix)
-        for text in (entry.text for entry in each.n_best):
+        for text in (entry.text for entry in translation.n_best):
             assert text.startswith(start.strip())
             assert f"{text} ".startswith(start)
-    assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
-    for n, each in enumerate(found):  # in any batch
-        assert [each] == translator.translate([lines[n]], beam_size, n_best, prefixes=[PREFIXES[n]])
+    assert translations[5] == translator.translate([lines[5]], beam_size, n_best)[0]
+    for n, translation in enumerate(translations):  # in any batch
+        assert [translation] == translator.translate(
+            [lines[n]], beam_size, n_best, prefixes=[PREFIXES[n]]
+        )
 
 
 def without_breaks(prefix: str) -> str:
@@ -442,15 +452,15 @@ def without_breaks(prefix: str) -> str:
 
 def test_a_prefix_of_a_long_line_applies_to_its_first_part(translator: Translator) -> None:
     sentences = LINES[:7]
-    (joined,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
-    alone = translator.translate(sentences, prefixes=["Zu ", *[""] * 6])
-    assert joined.parts == len(sentences)
-    assert joined.text.split() == [word for each in alone for word in each.text.split()]
+    (translation,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
+    parts = translator.translate(sentences, prefixes=["Zu ", *[""] * 6])
+    assert translation.parts == len(sentences)
+    assert translation.text.split() == [word for part in parts for word in part.text.split()]
 
 
 def test_blank_lines_stay_blank_with_any_prefix(translator: Translator) -> None:
-    found = translator.translate(BLANK, prefixes=["ba"] * len(BLANK))
-    assert found == translator.translate(BLANK)
+    translations = translator.translate(BLANK, prefixes=["ba"] * len(BLANK))
+    assert translations == translator.translate(BLANK)
 
 
 def test_prefixes_that_are_not_one_per_line_are_refused(translator: Translator) -> None:
@@ -485,7 +495,8 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
     if request.param in DECODERS:
         model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
-    limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
+    limit = LengthLimit(1.0, 4)
+    cpu = torch.device("cpu")
     engine = TorchEngine(model, cpu)
     return Translator(LoadedModel(engine, vocabularies, limit, decoding, 9, cpu))
 
@@ -503,32 +514,34 @@ WORDY = [
 def test_unknown_words_become_the_source_words_with_most_attention(
     of_words: Translator, beam_size: int
 ) -> None:
-    found = of_words.translate(WORDY, beam_size)
-    assert max(each.parts for each in found) > 1
+    translations = of_words.translate(WORDY, beam_size)
+    assert max(translation.parts for translation in translations) > 1
     seen: set[str] = set()
-    for line, each in zip(WORDY, found, strict=True):
+    for line, translation in zip(WORDY, translations, strict=True):
         words = unicodedata.normalize("NFC", line).replace("▁", " ").split(" ")
         words = [word for word in words if word]
         columns: list[str | None] = []
         left = iter(words)
-        for token in each.src_tokens:
+        for token in translation.src_tokens:
             columns.append(None if token == "</s>" else next(left))
         assert next(left, None) is None
-        assert each.attention is not None
+        assert translation.attention is not None
         expected = []
-        for token, row in zip(each.tokens, each.attention, strict=True):
+        for token, row in zip(translation.tokens, translation.attention, strict=True):
             ranked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
             if token == "<unk>":
                 expected.append(columns[-max(ranked)[1]] or "")
             elif token != "</s>":
                 expected.append(token.removeprefix("▁"))
-        assert each.text == " ".join(expected).replace("\r", " ")
-        assert each.n_best[0].text == each.text
-        seen.update(each.tokens)
+        assert translation.text == " ".join(expected).replace("\r", " ")
+        assert translation.n_best[0].text == translation.text
+        seen.update(translation.tokens)
     assert "<unk>" in seen
-    alone = of_words.translate(WORDY, beam_size, text_only=True)
-    assert [each.text for each in alone] == [each.text for each in found]
-    assert all(each.attention is None for each in alone)
+    text_only = of_words.translate(WORDY, beam_size, text_only=True)
+    assert [translation.text for translation in text_only] == [
+        translation.text for translation in translations
+    ]
+    assert all(translation.attention is None for translation in text_only)
     assert len(seen) > 4
 
 
@@ -541,20 +554,20 @@ def test_source_words_that_replace_unknown_ones_are_not_forbidden(
         words = translation.text.split() if translation.parts == 1 else []
         return {" ".join(words[n : n + length]) for n in range(len(words) - length + 1)}
 
-    free = of_words.translate(WORDY, beam_size)
-    copied = {word for line in WORDY for word in line.split() if word.isalpha()}
+    unconstrained = of_words.translate(WORDY, beam_size)
+    source_words = {word for line in WORDY for word in line.split() if word.isalpha()}
     forbidden = {
-        each
-        for translation in free
-        for each in phrases(translation)
-        if copied & set(each.split()) and all(word.isalpha() for word in each.split())
+        phrase
+        for translation in unconstrained
+        for phrase in phrases(translation)
+        if source_words & set(phrase.split()) and all(word.isalpha() for word in phrase.split())
     }
     assert forbidden
     settings = SearchSettings(forbidden=tuple(sorted(forbidden)))
-    found = of_words.translate(WORDY, beam_size, settings=settings)
-    assert any(UNKNOWN in each.text for each in found)
-    for each in found:
-        assert not phrases(each) & forbidden
+    translations = of_words.translate(WORDY, beam_size, settings=settings)
+    assert any(UNKNOWN in translation.text for translation in translations)
+    for translation in translations:
+        assert not phrases(translation) & forbidden
 
 
 def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
@@ -571,57 +584,60 @@ def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
 def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = replace(of_words.decoding, replace_unknown=False)
+    without_replacement = replace(of_words.decoding, replace_unknown=False)
     with_words = of_words.translate(WORDY, 1)
-    monkeypatch.setattr(of_words.loaded, "decoding", kept)
-    for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
-        words = [token.removeprefix("▁") for token in each.tokens if token != "</s>"]
-        assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
-        (mine,), (theirs,) = each.n_best, other.n_best
+    monkeypatch.setattr(of_words.loaded, "decoding", without_replacement)
+    for translation, with_word in zip(of_words.translate(WORDY, 1), with_words, strict=True):
+        words = [token.removeprefix("▁") for token in translation.tokens if token != "</s>"]
+        assert translation.text == " ".join(words).replace("<unk>", UNKNOWN)
+        (mine,), (theirs,) = translation.n_best, with_word.n_best
         assert " ".join(mine.part_texts) in ("", mine.text)  # of a line in parts alone
         assert replace(mine, text="", part_texts=()) == replace(theirs, text="", part_texts=())
-        assert replace(each, n_best=[]) == replace(other, n_best=[])
+        assert replace(translation, n_best=[]) == replace(with_word, n_best=[])
 
 
 def test_every_n_best_entry_uses_its_own_attention(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attention = np.array([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
-    both = [
+    hypotheses = [
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
     ]
-    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [both])
-    (found,) = of_words.translate(["xa xb xc"], 2, 2)
-    assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [hypotheses])
+    (translation,) = of_words.translate(["xa xb xc"], 2, 2)
+    assert [(entry.text, entry.score) for entry in translation.n_best] == [
+        ("xb xa", -1.0),
+        ("xa", -2.0),
+    ]
     settings = SearchSettings(forbidden=("xb",))
-    (found,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
-    assert [entry.text for entry in found.n_best] == [f"{UNKNOWN} xa", "xa"]
-    blind = [each._replace(attention_weights=None) for each in both]
+    (translation,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
+    assert [entry.text for entry in translation.n_best] == [f"{UNKNOWN} xa", "xa"]
+    blind = [hypothesis._replace(attention_weights=None) for hypothesis in hypotheses]
     monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 
 def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) -> None:
-    known = of_words.vocabularies.tgt.tokens([9])[0].removeprefix("▁")
-    for prefix in ("Xu", f"Xu {known}", f"{known} Xu Xa ", f"{known[:1]}"):
-        for each in of_words.translate(WORDY[:4], prefixes=[prefix] * 4):
-            assert f"{each.text} ".startswith(prefix)
-    (free,), (forced,) = (
+    known_word = of_words.vocabularies.tgt.tokens([9])[0].removeprefix("▁")
+    for prefix in ("Xu", f"Xu {known_word}", f"{known_word} Xu Xa ", f"{known_word[:1]}"):
+        for translation in of_words.translate(WORDY[:4], prefixes=[prefix] * 4):
+            assert f"{translation.text} ".startswith(prefix)
+    (unconstrained,), (forced,) = (
         of_words.translate(["xa xb"], 1),
         of_words.translate(["xa xb"], 1, prefixes=["Xu "]),
     )
     assert forced.tokens[0] == "<unk>"
-    assert free.src_tokens == forced.src_tokens
+    assert unconstrained.src_tokens == forced.src_tokens
 
 
 def test_subwords_leave_nothing_to_replace(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = translator.translate(LINES)
+    translations = translator.translate(LINES)
     asked = replace(translator.decoding, replace_unknown=True)
     monkeypatch.setattr(translator.loaded, "decoding", asked)
-    assert translator.translate(LINES) == before
+    assert translator.translate(LINES) == translations
 
 
 # --------------------------------------------------------------------------- run folders, ensembles
@@ -632,20 +648,22 @@ def test_a_copied_run_translates_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path
 ) -> None:
     expected = load(tiny_run).translate(LINES, n_best=3)
-    copied = tmp_path / "elsewhere" / "a copy"
-    shutil.copytree(tiny_run, copied)
-    monkeypatch.chdir(copied.parent)
+    copy_of_run = tmp_path / "elsewhere" / "a copy"
+    shutil.copytree(tiny_run, copy_of_run)
+    monkeypatch.chdir(copy_of_run.parent)
     assert load(Path("a copy")).translate(LINES, n_best=3) == expected
     assert Translator.load("a copy", device="cpu").translate(LINES, n_best=3) == expected
 
 
 def test_an_ensemble_of_one_model_twice_is_that_model(tiny_run: Path) -> None:
-    one = load(tiny_run).translate(LINES)
-    for alone, twice in zip(
-        one, Translator.load(tiny_run, tiny_run, device="cpu").translate(LINES), strict=True
+    single_translations = load(tiny_run).translate(LINES)
+    for single, twice in zip(
+        single_translations,
+        Translator.load(tiny_run, tiny_run, device="cpu").translate(LINES),
+        strict=True,
     ):
-        assert twice.text == alone.text
-        assert twice.score == pytest.approx(alone.score, rel=1e-4)
+        assert twice.text == single.text
+        assert twice.score == pytest.approx(single.score, rel=1e-4)
 
 
 def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]) -> None:
@@ -655,22 +673,24 @@ def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]
     for line, translation in zip(LINES, translations, strict=True):
         check_shape(ensemble, line, translation)
     for run in tiny_runs.values():
-        alone = load(run).translate(LINES, beam_size=1)
-        assert [each.text for each in translations] != [each.text for each in alone]
+        single_translations = load(run).translate(LINES, beam_size=1)
+        assert [ensemble_or_single.text for ensemble_or_single in translations] != [
+            ensemble_or_single.text for ensemble_or_single in single_translations
+        ]
 
 
 def test_runs_of_different_vocabularies_are_refused_together(
     tmp_path: Path, tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies
 ) -> None:
-    other = tmp_path / "other"
-    config = tiny_config(other, "luong")
+    other_run = tmp_path / "other"
+    config = tiny_config(other_run, "luong")
     swapped = train_vocabularies(config.vocabulary, *reversed(toy_pairs(300, seed=2)))
     assert len(swapped.src) == len(tiny_vocabularies.src)
-    copy_with_vocabularies(tiny_runs["luong"], other, swapped)
-    assert load(other).translate(["ba"])  # works alone
+    copy_with_vocabularies(tiny_runs["luong"], other_run, swapped)
+    assert load(other_run).translate(["ba"])  # works alone
     with pytest.raises(UserError) as caught:
-        Translator.load(tiny_runs["luong"], other, device="cpu")
-    assert str(caught.value).startswith(f"{other}: ")
+        Translator.load(tiny_runs["luong"], other_run, device="cpu")
+    assert str(caught.value).startswith(f"{other_run}: ")
     assert "\n" not in str(caught.value)
 
 
@@ -703,8 +723,10 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        given = arguments.ModelArguments("cpu", int8=False, float16=False, decoding=[], scores=[])
-        arguments.load_translator(runs, given)
+        model_arguments = arguments.ModelArguments(
+            "cpu", int8=False, float16=False, decoding=[], scores=[]
+        )
+        arguments.load_translator(runs, model_arguments)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()
@@ -718,9 +740,9 @@ def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_
     with torch.no_grad():
         model.projection.bias[UNK_ID] += 50
     translator = Translator(replace(loaded, engine=TorchEngine(model, torch.device("cpu"))))
-    found = translator.translate(LINES[:9], beam_size)
-    assert not any(UNKNOWN in each.text for each in found)
-    assert any(each.text for each in found)
+    translations = translator.translate(LINES[:9], beam_size)
+    assert not any(UNKNOWN in translation.text for translation in translations)
+    assert any(translation.text for translation in translations)
 
 
 def test_slices_cover_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -733,10 +755,13 @@ def test_slices_cover_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_searches_count_every_line_once(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator, counts = Translator.load(tiny_run, device="cpu"), list[int]()
+    translator = Translator.load(tiny_run, device="cpu")
+    counts = list[int]()
     lines, _ = toy_pairs(12, seed=3)
     expected = translator.translate(lines, beam_size=2)
     monkeypatch.setattr(source_lines, "MAX_SQUARED_LENGTHS", 300)
-    found = translator.translate(lines, beam_size=2, on_translated=counts.append)
-    assert [each.text for each in found] == [each.text for each in expected]
+    translations = translator.translate(lines, beam_size=2, on_translated=counts.append)
+    assert [translation.text for translation in translations] == [
+        translation.text for translation in expected
+    ]
     assert counts == [1] * len(lines)

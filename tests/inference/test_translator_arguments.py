@@ -48,7 +48,7 @@ def vocabulary(translator: Translator) -> Vocabulary:
 
 
 def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
-    return [each.text for each in translator.translate(lines, **options)]
+    return [translation.text for translation in translator.translate(lines, **options)]
 
 
 # ------------------------------------------------------------------------------------- at a prompt
@@ -59,8 +59,8 @@ def test_a_translation_prints_as_its_text_and_a_translator_as_its_run(
 ) -> None:
     (translation,) = translator.translate(LINES[:1])
     assert str(translation) == translation.text
-    shown = f"Translation({translation.text!r}, score={translation.score:.2f})"
-    assert repr(translation) == shown
+    representation = f"Translation({translation.text!r}, score={translation.score:.2f})"
+    assert repr(translation) == representation
     assert repr(translator) == f"Translator({str(tiny_runs['luong'])!r}, cpu)"
 
 
@@ -102,8 +102,8 @@ def test_ids_are_any_ordered_iterable_of_integers(vocabulary: Vocabulary) -> Non
 
 
 def test_numbers_may_come_from_numpy(translator: Translator) -> None:
-    found = texts(translator, LINES, beam_size=np.int64(3), n_best=np.int32(2))
-    assert found == texts(translator, LINES, beam_size=3, n_best=2)
+    numpy_texts = texts(translator, LINES, beam_size=np.int64(3), n_best=np.int32(2))
+    assert numpy_texts == texts(translator, LINES, beam_size=3, n_best=2)
 
 
 def test_paths_may_be_strings(tiny_runs: dict[str, Path]) -> None:
@@ -150,10 +150,12 @@ def test_anything_else_is_refused_wherever_lines_are_accepted(
                 translator.translate(value)
         with pytest.raises(TypeError) as caught:
             call()
-        wanted = message.replace("lines", name, 1)
+        expected_message = message.replace("lines", name, 1)
         if name == "prefixes":
-            wanted = wanted.replace("one sentence each", "one per line, '' for none")
-        assert str(caught.value).startswith(wanted)
+            expected_message = expected_message.replace(
+                "one sentence each", "one per line, '' for none"
+            )
+        assert str(caught.value).startswith(expected_message)
         assert "\n" not in str(caught.value)
 
 
@@ -234,8 +236,8 @@ def test_requirements_of_other_types_are_refused(
 
 
 def test_settings_accept_numbers_of_numpy(translator: Translator) -> None:
-    drawn = sampled(samples=np.int64(2), seed=np.int32(3), temperature=np.float32(0.5), top_p=1)
-    assert texts(translator, LINES, settings=drawn) == (
+    settings = sampled(samples=np.int64(2), seed=np.int32(3), temperature=np.float32(0.5), top_p=1)
+    assert texts(translator, LINES, settings=settings) == (
         texts(translator, LINES, settings=sampled(samples=2, seed=3, temperature=0.5))
     )
 
@@ -244,15 +246,15 @@ def test_forbidden_words_are_any_ordered_iterable_and_kept_as_given(translator: 
     words = sorted({word for text in texts(translator, LINES) for word in text.split()})
     expected = texts(translator, LINES, settings=SearchSettings(forbidden=tuple(words)))
     assert expected != texts(translator, LINES)
-    drawn = SearchSettings(forbidden=iter(words))  # type: ignore[arg-type]
+    settings_of_iterator = SearchSettings(forbidden=iter(words))  # type: ignore[arg-type]
     for _ in range(2):
-        assert texts(translator, LINES, settings=drawn) == expected
-    given = ["never"]
-    settings = SearchSettings(forbidden=given)  # type: ignore[arg-type]
-    free = texts(translator, LINES, settings=settings)
-    given[:] = words
-    assert texts(translator, LINES, settings=settings) == free
-    assert texts(translator, LINES, settings=SearchSettings(forbidden=given)) == expected  # type: ignore[arg-type]
+        assert texts(translator, LINES, settings=settings_of_iterator) == expected
+    words_of_caller = ["never"]
+    settings = SearchSettings(forbidden=words_of_caller)  # type: ignore[arg-type]
+    expected_texts = texts(translator, LINES, settings=settings)
+    words_of_caller[:] = words
+    assert texts(translator, LINES, settings=settings) == expected_texts
+    assert texts(translator, LINES, settings=SearchSettings(forbidden=words_of_caller)) == expected  # type: ignore[arg-type]
 
 
 def test_glossaries_come_from_dicts_and_named_files(tmp_path: Path) -> None:
@@ -320,7 +322,8 @@ def test_messages_name_arguments_in_python_and_options_in_a_shell(
 
 def test_prepared_lines_are_translated_as_lines_are(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    lines, prefixes = ["ba ka.", "", "zu ti " * 60], ["zu", "", ""]
+    lines = ["ba ka.", "", "zu ti " * 60]
+    prefixes = ["zu", "", ""]
     prepared = translator.prepare(lines, prefixes=prefixes, constraints=[["ka"], [], []])
     expected = translator.translate(lines, 3, prefixes=prefixes, constraints=[["ka"], [], []])
     assert translator.translate(prepared, 3) == expected

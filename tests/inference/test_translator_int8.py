@@ -19,12 +19,12 @@ def test_a_translation_does_not_depend_on_the_batch(
 ) -> None:
     rounded = Translator.load(tiny_runs[decoder], device="cpu", int8=True)
     exact = Translator.load(tiny_runs[decoder], device="cpu")
-    together = rounded.translate(LINES, beam_size=beam)
-    alone = [rounded.translate([line], beam_size=beam)[0] for line in LINES]
-    assert together == alone
+    in_one_batch = rounded.translate(LINES, beam_size=beam)
+    one_by_one = [rounded.translate([line], beam_size=beam)[0] for line in LINES]
+    assert in_one_batch == one_by_one
     assert rounded.engine.attends == (decoder != "none")
-    scores = [each.score for each in together]
-    assert scores != [each.score for each in exact.translate(LINES, beam_size=beam)]
+    scores = [translation.score for translation in in_one_batch]
+    assert scores != [translation.score for translation in exact.translate(LINES, beam_size=beam)]
 
 
 def test_the_command_accepts_int8(

@@ -24,12 +24,12 @@ def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None
     translator = Translator.load(*[tiny_run] * runs, device="cpu")
     expected = translator.translate(LINES, 3, 3)
     if how == "pickle":
-        other = pickle.loads(pickle.dumps(translator))
+        copy_of_translator = pickle.loads(pickle.dumps(translator))
     else:
-        other = getattr(copy, how)(translator)
-    assert other.translate(LINES, 3, 3) == expected
-    assert other.translate(LINES, 1, text_only=True)[3].text
-    other.loaded.decoding = replace(other.decoding, max_length=1)
+        copy_of_translator = getattr(copy, how)(translator)
+    assert copy_of_translator.translate(LINES, 3, 3) == expected
+    assert copy_of_translator.translate(LINES, 1, text_only=True)[3].text
+    copy_of_translator.loaded.decoding = replace(copy_of_translator.decoding, max_length=1)
     assert translator.translate(LINES, 3, 3) == expected
 
 
@@ -40,15 +40,15 @@ def test_a_pickle_is_read_in_another_process(tiny_run: Path, tmp_path: Path) -> 
     code = "import pickle, sys; t = pickle.load(open(sys.argv[1], 'rb'))\n"
     code += "for each in t.translate(sys.argv[2:]): print(each.score)"
     call = [sys.executable, "-c", code, str(tmp_path / "pickle"), *LINES]
-    found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=600).stdout
-    assert found.split() == [str(each.score) for each in translator.translate(LINES)]
+    scores = subprocess.run(call, capture_output=True, text=True, check=True, timeout=600).stdout
+    assert scores.split() == [str(translation.score) for translation in translator.translate(LINES)]
 
 
 def test_int8_weights_are_copied_and_pickled(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu", int8=True)
     pickled = pickle.loads(pickle.dumps(translator))
-    for copied in (pickled, copy.deepcopy(translator), copy.copy(translator)):
-        assert copied.translate(LINES, 3) == translator.translate(LINES, 3)
+    for copy_of_translator in (pickled, copy.deepcopy(translator), copy.copy(translator)):
+        assert copy_of_translator.translate(LINES, 3) == translator.translate(LINES, 3)
 
 
 @pytest.mark.thorough
@@ -71,11 +71,11 @@ os._exit(found != (expected or found) or other != found)
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     call = [sys.executable, "-c", code, str(tiny_runs["bahdanau"]), str(used), *LINES * 4]
-    done = subprocess.run(
+    process = subprocess.run(
         call, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "Traceback" not in done.stderr
+    assert (process.returncode, process.stdout) == (0, "")
+    assert "Traceback" not in process.stderr
 
 
 def test_threads_share_a_translator(tiny_run: Path) -> None:
@@ -83,7 +83,7 @@ def test_threads_share_a_translator(tiny_run: Path) -> None:
     expected = Translator.load(tiny_run, device="cpu").translate(LINES, 3)
     scores = score_lines(translator.loaded, LINES, OTHERS)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: translator.translate(LINES, 3), range(8)))
+        translations = list(pool.map(lambda _: translator.translate(LINES, 3), range(8)))
         scored = list(pool.map(lambda _: score_lines(translator.loaded, LINES, OTHERS), range(4)))
-    assert found == [expected] * 8
+    assert translations == [expected] * 8
     assert scored == [scores] * 4
