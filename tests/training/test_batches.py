@@ -37,8 +37,8 @@ def made(session: TrainingSession, batches: StepBatches, first: int = 0) -> Iter
         yield [part.clone() for batch in step for part in batch if part is not None]
 
 
-def equal(one: list[list[Tensor]], other: list[list[Tensor]]) -> bool:
-    steps = zip(one, other, strict=True)
+def equal(left_steps: list[list[Tensor]], right_steps: list[list[Tensor]]) -> bool:
+    steps = zip(left_steps, right_steps, strict=True)
     return all(a.equal(b) for left, right in steps for a, b in zip(left, right, strict=True))
 
 
@@ -140,8 +140,12 @@ def test_a_training_with_workers_is_the_same_and_logs_a_lost_one(
 
     for workers in (0, 2):
         folder = small_corpus.parent / f"run-{workers}"
-        own = (f"run_dir={folder}", f"training.batch_workers={workers}", "training.max_epochs=1")
-        config = load_config(small_corpus, (*own, *SAMPLED))
+        overrides = (
+            f"run_dir={folder}",
+            f"training.batch_workers={workers}",
+            "training.max_epochs=1",
+        )
+        config = load_config(small_corpus, (*overrides, *SAMPLED))
         if workers:
             monkeypatch.setattr(StepBatches, "of_steps", killing)
         train(config, "cpu", quiet=True)

@@ -41,7 +41,7 @@ class Recorder(Callback):
         self.metrics.append({"step": step, **values})
 
     def on_samples(self, step: int, samples: Sequence[Sample]) -> None:
-        self.seen += [{"step": step, **each._asdict()} for each in samples]
+        self.seen += [{"step": step, **sample._asdict()} for sample in samples]
 
     def on_log(self, text: str) -> None:
         self.lines.append(text)
@@ -59,14 +59,15 @@ def objects(path: Path) -> list[dict[str, Any]]:
 
 
 def test_callbacks_receive_what_is_written_to_the_run_folder(small_corpus: Path) -> None:
-    first, second = Recorder(), Recorder()
-    run = trained(small_corpus, callbacks=(each for each in (first, second)), quiet=True)
+    first = Recorder()
+    second = Recorder()
+    run = trained(small_corpus, callbacks=(recorder for recorder in (first, second)), quiet=True)
     assert vars(first) == vars(second)
     last = first.steps[-1][0]
     assert first.steps == [(step, last) for step in range(1, last + 1)]
     written = [*objects(run / METRICS), *objects(run / TIMING)]
     assert sorted(map(str, first.metrics)) == sorted(map(str, written))
-    assert any("valid_bleu" in each for each in first.metrics)
+    assert any("valid_bleu" in metrics for metrics in first.metrics)
     assert first.seen == objects(run / SAMPLES)
     log = (run / LOG).read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 2)[2] for line in log] == first.lines
@@ -97,7 +98,8 @@ def test_a_resumed_training_reports_the_steps_after_its_saved_state(small_corpus
     trained(small_corpus, "training.max_epochs=1", quiet=True)
     recorder = Recorder()
     run = trained(small_corpus, resume=True, callbacks=[recorder], quiet=True)
-    first, last = recorder.steps[0][0], recorder.steps[-1][0]
+    first = recorder.steps[0][0]
+    last = recorder.steps[-1][0]
     assert first > 1
     assert [step for step, _ in recorder.steps] == list(range(first, last + 1))
     assert objects(run / METRICS)[-1]["step"] == last
@@ -105,8 +107,9 @@ def test_a_resumed_training_reports_the_steps_after_its_saved_state(small_corpus
 
 @pytest.mark.thorough
 def test_a_roll_back_is_reported(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder, found = Recorder(), iter([None, "a loss of 1e9"])
-    monkeypatch.setattr(loop, "divergence", lambda *_: next(found, None))
+    recorder = Recorder()
+    divergences = iter([None, "a loss of 1e9"])
+    monkeypatch.setattr(loop, "divergence", lambda *_: next(divergences, None))
     trained(small_corpus, callbacks=[recorder], quiet=True)
     (back,) = recorder.returns
     steps = [step for step, _ in recorder.steps]
@@ -180,12 +183,12 @@ def test_the_programs_logging_receives_the_messages_of_a_quiet_training(
     recorder = Recorder()
     with caplog.at_level(logging.INFO):
         trained(small_corpus, "training.warmup_steps=99", callbacks=[recorder], quiet=True)
-    records = [each for each in caplog.records if each.name == "seq2seq"]
-    assert [each.getMessage() for each in records] == recorder.lines
-    for each in records:
-        warns = each.getMessage().startswith("warning: ")
-        assert each.levelno == (logging.WARNING if warns else logging.INFO)
-    assert logging.WARNING in {each.levelno for each in records}
+    records = [record for record in caplog.records if record.name == "seq2seq"]
+    assert [record.getMessage() for record in records] == recorder.lines
+    for record in records:
+        warns = record.getMessage().startswith("warning: ")
+        assert record.levelno == (logging.WARNING if warns else logging.INFO)
+    assert logging.WARNING in {record.levelno for record in records}
 
 
 PROGRAM = """
@@ -205,6 +208,8 @@ print(light, names, isinstance(config, seq2seq.Config))
 def test_python_prints_nothing_and_imports_lazily(small_corpus: Path) -> None:
     """Run in a new process, where no test has configured logging."""
     call = [sys.executable, "-c", PROGRAM, str(small_corpus)]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
+    process = subprocess.run(
+        call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600
+    )
     names = ["Config", "Translator", "load_config", "train"]
-    assert (done.stdout, done.stderr) == (f"[] {names} True\n", "")
+    assert (process.stdout, process.stderr) == (f"[] {names} True\n", "")

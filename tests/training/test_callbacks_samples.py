@@ -51,8 +51,8 @@ def test_blank_sentences_are_not_sampled() -> None:
 
 
 def test_long_texts_are_shortened_in_the_log() -> None:
-    shown = Sample(7, "a" * 201, "b" * 200, "c").rows()
-    assert shown == [f"line 7       {'a' * 200}...", f"reference    {'b' * 200}", "translation  c"]
+    rows = Sample(7, "a" * 201, "b" * 200, "c").rows()
+    assert rows == [f"line 7       {'a' * 200}...", f"reference    {'b' * 200}", "translation  c"]
 
 
 def test_every_validation_reports_sample_translations_of_the_run(small_corpus: Path) -> None:
@@ -61,15 +61,15 @@ def test_every_validation_reports_sample_translations_of_the_run(small_corpus: P
     valid = read_pairs(config.data.valid)
     lines = [json.loads(line) for line in (run / SAMPLES).read_text("utf-8").splitlines()]
     rows = sample_rows(valid)
-    assert [each["step"] for each in lines] == [3] * 3 + [6] * 3 + [9] * 3
-    assert [each["line"] - 1 for each in lines] == rows * 3
-    for each in lines:
-        assert each["source"] == valid.src[each["line"] - 1]
-        assert each["reference"] == valid.tgt[each["line"] - 1]
+    assert [sample["step"] for sample in lines] == [3] * 3 + [6] * 3 + [9] * 3
+    assert [sample["line"] - 1 for sample in lines] == rows * 3
+    for sample in lines:
+        assert sample["source"] == valid.src[sample["line"] - 1]
+        assert sample["reference"] == valid.tgt[sample["line"] - 1]
     translator = Translator.load(run, device="cpu")
     (best,) = {int(line.partition(" at step ")[2].split(":")[0]) for line in best_lines(run)}
-    found = [each.text for each in translator.translate([valid.src[n] for n in rows], 1)]
-    assert [each["translation"] for each in lines if each["step"] == best] == found
+    texts = [sample.text for sample in translator.translate([valid.src[n] for n in rows], 1)]
+    assert [sample["translation"] for sample in lines if sample["step"] == best] == texts
     log = (run / LOG).read_text("utf-8")
     logged = [log.index(f"line {row + 1:<7} {valid.src[row]}\n") for row in rows]
     assert logged == sorted(logged), "they take turns"
@@ -77,7 +77,7 @@ def test_every_validation_reports_sample_translations_of_the_run(small_corpus: P
 
 
 def best_lines(run: Path) -> list[str]:
-    return [each for each in (run / LOG).read_text("utf-8").splitlines() if "Best valid" in each]
+    return [line for line in (run / LOG).read_text("utf-8").splitlines() if "Best valid" in line]
 
 
 @pytest.mark.thorough

@@ -19,11 +19,12 @@ class Training:
         self.now, self.step = 1000.0, step
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.settings = TrainingConfig.model_validate(limits)
-        epochs, steps = self.settings.max_epochs, self.settings.max_steps
+        epochs = self.settings.max_epochs
+        steps = self.settings.max_steps
         last = steps if epochs is None else epochs * EPOCH
         self.every = self.settings.validate_every or EPOCH
-        before = step * STEP + step // self.every * VALIDATION
-        self.clock = Clock(before, last, self.settings.max_minutes)
+        seconds = step * STEP + step // self.every * VALIDATION
+        self.clock = Clock(seconds, last, self.settings.max_minutes)
         self.validated = step // self.every * self.every
 
     def estimate(self) -> TimeLeft | None:
@@ -63,7 +64,8 @@ def test_an_estimate_by_steps_is_near_after_validations(
     assert training.estimate() is None
     for _ in range(20):
         training.advance()
-    left, now = training.estimate(), training.now
+    left = training.estimate()
+    now = training.now
     training.finish()
     assert left is not None
     assert left.seconds == pytest.approx(training.now - now, abs=3 * VALIDATION)
@@ -78,7 +80,8 @@ def test_an_estimate_by_time_is_the_time_to_the_limit(
     training = Training(monkeypatch, max_minutes=8, max_steps=steps)
     for _ in range(25):
         training.advance()
-    left, now = training.estimate(), training.now
+    left = training.estimate()
+    now = training.now
     training.finish()
     assert left is not None
     assert left.seconds == pytest.approx(training.now - now, abs=STEP + VALIDATION)

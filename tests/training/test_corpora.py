@@ -85,12 +85,12 @@ def test_a_pair_is_used_in_proportion_to_the_weight_of_its_corpus(
         assert parts == ()
         return
     rows = np.arange(ends[-1])
-    used = np.array([used_in_epoch(rows, parts, seed, epoch) for epoch in range(23)])
+    is_used = np.array([used_in_epoch(rows, parts, seed, epoch) for epoch in range(23)])
     fractions = np.repeat(np.array(weights) / max(weights), sizes)
     for epochs in (1, 2, 7, 23):
-        counts = used[:epochs].sum(axis=0)
+        counts = is_used[:epochs].sum(axis=0)
         assert (np.abs(counts - epochs * fractions) < 1 + 1e-9).all()
-    assert used[:, fractions == 1].all()
+    assert is_used[:, fractions == 1].all()
 
 
 def test_every_epoch_uses_nearly_the_same_number_of_pairs() -> None:
@@ -100,8 +100,8 @@ def test_every_epoch_uses_nearly_the_same_number_of_pairs() -> None:
     assert all(abs(count - 6000) < 20 for count in counts)
     first, second = (used_in_epoch(rows, parts, 9, epoch)[1000:] for epoch in (0, 1))
     assert not (first & second).any()  # no pair is repeated before all have been used
-    other = used_in_epoch(rows, parts, 10, 0)[1000:]
-    assert (first != other).any()
+    other_seed = used_in_epoch(rows, parts, 10, 0)[1000:]
+    assert (first != other_seed).any()
 
 
 def test_sampling_does_not_depend_on_the_division_into_corpora() -> None:
@@ -109,13 +109,13 @@ def test_sampling_does_not_depend_on_the_division_into_corpora() -> None:
     undivided = (Share(600, 0.3), Share(900, 1.0))
     divided = (Share(1, 0.3), Share(200, 0.3), Share(600, 0.3), Share(700, 1.0), Share(900, 1.0))
     for epoch in range(5):
-        found = [used_in_epoch(rows, each, 3, epoch) for each in (undivided, divided)]
-        assert (found[0] == found[1]).all()
+        is_used = [used_in_epoch(rows, corpora, 3, epoch) for corpora in (undivided, divided)]
+        assert (is_used[0] == is_used[1]).all()
 
 
 @given(st.lists(st.integers(0, 30), min_size=1), st.sets(st.integers(0, 200)))
-def test_the_pairs_kept_of_each_corpus_are_counted(sizes: list[int], kept: set[int]) -> None:
-    rows = np.array(sorted(row for row in kept if row < sum(sizes)), np.int64)
+def test_the_pairs_kept_of_each_corpus_are_counted(sizes: list[int], kept_rows: set[int]) -> None:
+    rows = np.array(sorted(row for row in kept_rows if row < sum(sizes)), np.int64)
     ends = ends_of(rows, sizes)
     bounds = np.cumsum([0, *sizes])
     for (first, last), start, end in zip(pairwise(bounds), [0, *ends], ends, strict=False):
@@ -144,9 +144,9 @@ def test_skipped_pairs_keep_the_corpora_apart(small_corpus: Path) -> None:
     session, notes = prepare(config, torch.device("cpu"))
     pairs = session.data.train
     first = [text.startswith("a ") for text in pairs.src_texts]
-    (one, two) = pairs.shares
-    assert first == [True] * one.end + [False] * (two.end - one.end)
-    assert (one.end, two.end - one.end) == (27, 38)
+    (first_share, second_share) = pairs.shares
+    assert first == [True] * first_share.end + [False] * (second_share.end - first_share.end)
+    assert (first_share.end, second_share.end - first_share.end) == (27, 38)
     assert "in training: 4 pairs with a blank side" in "\n".join(notes)
     assert f"training corpus 1, {folder}/a.src and {folder}/a.tgt: 28 pairs, all in each epoch" in (
         "\n".join(notes)
@@ -160,8 +160,8 @@ def test_skipped_pairs_keep_the_corpora_apart(small_corpus: Path) -> None:
         assert len(set(rows.tolist())) == len(rows)
         times[rows] += 1
         sizes.append(len(order))
-    assert (times[: one.end] == 6).all()
-    assert (times[one.end :] == 3).all()
+    assert (times[: first_share.end] == 6).all()
+    assert (times[first_share.end :] == 3).all()
     assert last_step_of(config, pairs) == sum(sizes[:3])
     again = EpochOrder(pairs, 60, config.seed, 2)
     assert [rows.tolist() for rows in again] == [
@@ -178,7 +178,9 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     path = with_corpora(small_corpus, f"{files[0]}, weight: 4", f"{files[1]}, weight: 1.3")
     batches = ("training.batch_tokens=60", f"training.accumulate={accumulate}")
     session, _ = prepare(configured(path, "run", *batches), torch.device("cpu"))
-    expected, lengths, progress = [], set(), session.progress
+    expected = []
+    lengths = set()
+    progress = session.progress
     for epoch in range(3):
         order = EpochOrder(session.data.train, 60, session.config.seed, epoch)
         lengths.add(len(order))
@@ -189,8 +191,10 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
             if first == accumulate:  # report at the second step of each epoch
                 progress.epoch, progress.batch = epoch, min(2 * accumulate, len(order))
                 progress.step = len(expected)
-                found = [describe_batch(session, step) for step in range(1, len(expected) + 1)]
-                assert found == expected
+                descriptions = [
+                    describe_batch(session, step) for step in range(1, len(expected) + 1)
+                ]
+                assert descriptions == expected
     assert len(lengths) > 1
 
 
@@ -200,7 +204,7 @@ def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
 ) -> None:
     files = halves(small_corpus.parent, size)
-    divided = with_corpora(small_corpus, *(f"{each}{weight}" for each in files))
+    divided = with_corpora(small_corpus, *(f"{half}{weight}" for half in files))
     overrides = ("training.max_steps=7", "training.validate_every=3")
     complete = train(configured(small_corpus, "complete", *overrides), "cpu")
     parts = train(configured(divided, "parts", *overrides), "cpu")
@@ -255,10 +259,10 @@ def test_a_tag_is_one_token_that_is_never_split(kind: str, sampling: float, join
         assert vocabularies.src.decode(tagged) == f"{tag} {vocabularies.src.decode(plain)}"
         if sampling:
             texts = [f"{tag} {text} {tag}" for text in src]
-            drawn = vocabularies.src.sample(texts, seed=4)
-            assert drawn != vocabularies.src.encode(texts)
-            assert all(each[0] == each[-1] == token for each in drawn)
-            assert all(each.count(token) == 2 for each in drawn)
+            samples = vocabularies.src.sample(texts, seed=4)
+            assert samples != vocabularies.src.encode(texts)
+            assert all(sample[0] == sample[-1] == token for sample in samples)
+            assert all(sample.count(token) == 2 for sample in samples)
     if not joint:
         assert "\u2581<bt>" not in vocabularies.tgt.tokens(range(len(vocabularies.tgt)))
 

@@ -30,12 +30,12 @@ def make_metrics(
     valid: Sequence[float] = (5.0, 3.0, 2.0),
     train: Sequence[float] = (6.0, 4.0, 3.0, 2.5),
     bleu: Sequence[float] = (1.0, 12.0, 30.0),
-    every: int = 1000,
+    step_size: int = 1000,
 ) -> Metrics:
     """Return the lines of metrics.jsonl of a training with these losses and scores."""
-    lines = [{"step": every * n, "train_loss": loss} for n, loss in enumerate(train, start=1)]
+    lines = [{"step": step_size * n, "train_loss": loss} for n, loss in enumerate(train, start=1)]
     for n, (loss, score) in enumerate(zip(valid, bleu, strict=True), start=1):
-        lines.append({"step": every * n, "valid_loss": loss, "valid_bleu": score})
+        lines.append({"step": step_size * n, "valid_loss": loss, "valid_bleu": score})
     return lines
 
 
@@ -173,10 +173,10 @@ def test_a_loss_that_hardly_falls_is_reported() -> None:
 
 
 def test_a_short_training_is_the_first_cause_reported() -> None:
-    every = FEW_STEPS // 10
-    early = make_metrics(bleu=(0.0, 0.1, 0.4), every=every)
-    assert f"{4 * every} steps are few" in single_warning(list(reversed(REFERENCES)), early)
-    assert f"{4 * every} steps are few" in single_warning(["ba."] * 40, early)
+    step_size = FEW_STEPS // 10
+    early = make_metrics(bleu=(0.0, 0.1, 0.4), step_size=step_size)
+    assert f"{4 * step_size} steps are few" in single_warning(list(reversed(REFERENCES)), early)
+    assert f"{4 * step_size} steps are few" in single_warning(["ba."] * 40, early)
 
 
 # ------------------------------------------------------------------------------------------ losses

@@ -112,17 +112,17 @@ def test_skipped_batches_of_an_earlier_epoch_are_named(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Spoiler(monkeypatch, lambda step, _: step in (2, 3))
-    named = []
-    for every in (1, 1000):
-        settings = ("training.max_epochs=2", f"training.log_every={every}")
+    batches_of_runs = []
+    for log_every in (1, 1000):
+        settings = ("training.max_epochs=2", f"training.log_every={log_every}")
         log = (
-            train(configured(small_corpus, *settings, run=f"by-{every}"), "cpu") / LOG
+            train(configured(small_corpus, *settings, run=f"by-{log_every}"), "cpu") / LOG
         ).read_text()
         lines = (line for line in log.splitlines() if " skipped: non-finite" in line)
-        named.append([line.partition("step ")[2] for line in lines])
-    assert len(named[0]) == 2
-    assert all("pairs, the first: '" in line for line in named[0])
-    assert named[0] == named[1]
+        batches_of_runs.append([line.partition("step ")[2] for line in lines])
+    assert len(batches_of_runs[0]) == 2
+    assert all("pairs, the first: '" in line for line in batches_of_runs[0])
+    assert batches_of_runs[0] == batches_of_runs[1]
 
 
 def stops_at(spoiler: Spoiler, step: int) -> Callable[[], "Stops"]:
@@ -197,14 +197,18 @@ def test_training_rolls_back_to_the_start_before_the_first_validation(
     assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()
 
 
-@one_quick("every", [1, 4])
+@one_quick("validate_every", [1, 4])
 def test_a_huge_learning_rate_ends_training_with_one_line(
-    small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], validate_every: int
 ) -> None:
     """Its losses are non-finite, or finite numbers of thirty digits."""
     run = small_corpus.parent / "run"
     settings = ("training.learning_rate=1e30", "training.max_steps=80", "training.max_epochs=null")
-    often = (f"training.validate_every={every}", "training.log_every=4", "decoding.max_length=5")
+    often = (
+        f"training.validate_every={validate_every}",
+        "training.log_every=4",
+        "decoding.max_length=5",
+    )
     assert main(["train", str(small_corpus), *settings, *often, "--device=cpu"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert re.fullmatch(
@@ -221,7 +225,8 @@ def test_a_huge_learning_rate_ends_training_with_one_line(
 def test_a_non_finite_validation_loss_is_never_the_best(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoiler, real = Spoiler(monkeypatch, lambda *_: False), validation.valid_loss
+    spoiler = Spoiler(monkeypatch, lambda *_: False)
+    real = validation.valid_loss
 
     def spoiled(session: TrainingSession) -> float:
         return math.nan if spoiler.step == 6 and spoiler.rate > 0.7e-3 else real(session)
@@ -239,7 +244,8 @@ def test_a_non_finite_validation_loss_is_never_the_best(
 def test_a_training_that_ends_diverged_keeps_its_best_weights(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    spoiler, real = Spoiler(monkeypatch, lambda *_: False), validation.valid_loss
+    spoiler = Spoiler(monkeypatch, lambda *_: False)
+    real = validation.valid_loss
 
     def spoiled(session: TrainingSession) -> float:
         if spoiler.step < 7:
@@ -254,10 +260,14 @@ def test_a_training_that_ends_diverged_keeps_its_best_weights(
     config = configured(small_corpus, "training.max_steps=7", "training.validate_every=3")
     with pytest.raises(RunError) as error:
         train(config, "cpu")
-    found = {"loss": "the validation loss is 1e+09 nats a token", "weight": "is not finite"}[fault]
+    fault_text = {"loss": "the validation loss is 1e+09 nats a token", "weight": "is not finite"}[
+        fault
+    ]
     (line,) = str(error.value).splitlines()
     assert line.startswith("step 7: ")
-    assert found in line
-    kept = [3, 6]
-    assert any(line.endswith(f"{config.run_dir / BEST} has the weights of step {n}") for n in kept)
+    assert fault_text in line
+    kept_steps = [3, 6]
+    assert any(
+        line.endswith(f"{config.run_dir / BEST} has the weights of step {n}") for n in kept_steps
+    )
     load_model(config.run_dir, torch.device("cpu"))

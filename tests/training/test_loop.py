@@ -83,21 +83,24 @@ def test_validation_metrics_are_those_of_the_best_weights(small_corpus: Path) ->
     )
     (metrics,) = validations(run)
     loaded = load_model(run, CPU)
-    model, vocabularies, config = loaded.model, loaded.vocabularies, loaded.config
+    model = loaded.model
+    vocabularies = loaded.vocabularies
+    config = loaded.config
     assert config.data.valid.src is not None
     assert config.data.valid.tgt is not None
     src_lines = config.data.valid.src.read_text(encoding="utf-8").splitlines()
     tgt_lines = config.data.valid.tgt.read_text(encoding="utf-8").splitlines()
-    total, tokens = 0.0, 0
+    total = 0.0
+    tokens = 0
     for src, tgt in zip(src_lines, tgt_lines, strict=True):  # a sentence at a time, by steps
         (src_ids,), (tgt_ids,) = vocabularies.src.encode([src]), vocabularies.tgt.encode([tgt])
         with torch.no_grad():
             ids = torch.tensor([[*src_ids, 3]])
             memory, state = model.start(model.encode(ids, torch.tensor([ids.shape[1]])))
-            for last, wanted in zip([2, *tgt_ids], [*tgt_ids, 3], strict=True):
+            for last, target in zip([2, *tgt_ids], [*tgt_ids, 3], strict=True):
                 step = model.step(torch.tensor([last]), state, memory)
                 state = step.state
-                total -= model.project(step.outputs).log_softmax(-1)[0, wanted].item()
+                total -= model.project(step.outputs).log_softmax(-1)[0, target].item()
                 tokens += 1
     assert metrics["valid_loss"] == pytest.approx(total / tokens, rel=1e-5)
     assert metrics["valid_perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
@@ -108,10 +111,10 @@ def test_the_seed_determines_all_metrics_and_weights(small_corpus: Path) -> None
     overrides = ("vocabulary.sampling=0.3", "training.max_steps=6", "training.validate_every=3")
     first = trained(small_corpus, *overrides, run="first")
     again = trained(small_corpus, *overrides, run="again")
-    other = trained(small_corpus, *overrides, "seed=2", run="other")
+    other_seed = trained(small_corpus, *overrides, "seed=2", run="other")
     for name in (METRICS, BEST):
         assert (first / name).read_bytes() == (again / name).read_bytes()
-        assert (first / name).read_bytes() != (other / name).read_bytes()
+        assert (first / name).read_bytes() != (other_seed / name).read_bytes()
 
 
 @pytest.mark.thorough
@@ -196,12 +199,12 @@ def test_every_key_has_an_effect(
         (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
         (("model.score=coverage",), "training.losses={coverage: 2}"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "",
+    ids=lambda parameter: parameter if isinstance(parameter, str) else "",
 )
 def test_every_parameter_has_an_effect(
     small_corpus: Path, base: tuple[str, ...], changed: str
 ) -> None:
     rate = ("training.learning_rate=1e-12",) if "plateau" in changed else ()
-    one = trained(small_corpus, *BASE, *base, *rate, run="base")
-    other = trained(small_corpus, *BASE, *base, *rate, changed, run="changed")
-    assert fingerprint(one) != fingerprint(other)
+    base_run = trained(small_corpus, *BASE, *base, *rate, run="base")
+    changed_run = trained(small_corpus, *BASE, *base, *rate, changed, run="changed")
+    assert fingerprint(base_run) != fingerprint(changed_run)

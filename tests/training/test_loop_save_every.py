@@ -48,9 +48,10 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.thorough
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
     """The kills precede the first validation, so that no validation has saved a state."""
-    complete, run = train(configured(small_corpus, "complete"), "cpu"), small_corpus.parent / "run"
-    wanted, tensors = tensor_file.read_file(complete / LAST)
-    validation = wanted["progress"]["best_step"]
+    complete = train(configured(small_corpus, "complete"), "cpu")
+    run = small_corpus.parent / "run"
+    expected_header, expected_tensors = tensor_file.read_file(complete / LAST)
+    validation = expected_header["progress"]["best_step"]
     for killed_in in (3, 4):
         assert killed_in < validation
         train_until_killed(configured(small_corpus, "run", ALWAYS), killed_in)
@@ -60,16 +61,17 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
     assert [f"resumed at step {step}, epoch 1" in log for step in (2, 3)] == [True, True]
     for name in (METRICS, BEST):
         assert (run / name).read_bytes() == (complete / name).read_bytes()
-    found, own = tensor_file.read_file(run / LAST)
-    assert found["progress"] == wanted["progress"]
-    assert own.keys() == tensors.keys()
-    assert all(own[name].equal(tensors[name]) for name in own)
+    header, resumed_tensors = tensor_file.read_file(run / LAST)
+    assert header["progress"] == expected_header["progress"]
+    assert resumed_tensors.keys() == expected_tensors.keys()
+    assert all(resumed_tensors[name].equal(expected_tensors[name]) for name in resumed_tensors)
 
 
 @pytest.mark.thorough
 def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state is saved once the interval since the last save, also of a validation, has passed."""
-    now, start = [0.0], time.monotonic()
+    now = [0.0]
+    start = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: start + 60 * now[0])
     step = loop.train_step
 

@@ -61,32 +61,39 @@ def test_two_accumulated_batches_have_the_gradient_of_one_double_batch(
     torch.testing.assert_close(
         parts.progress.losses, double.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
-    wanted = gradients(double)
-    assert len(wanted) == len(named_weights(double.model))
+    expected = gradients(double)
+    assert len(expected) == len(named_weights(double.model))
     for name, gradient in gradients(parts).items():
-        torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.thorough
 def test_accumulated_batches_are_one_step(small_corpus: Path) -> None:
     single = trained(small_corpus, "training.max_epochs=1", run="single")
     double = trained(small_corpus, "training.max_epochs=1", "training.accumulate=2", run="double")
-    one, two = (state_of(run / LAST)[0]["progress"] for run in (single, double))
-    assert two["step"] == -(-one["step"] // 2)
-    assert two["tokens"] == one["tokens"]
+    single_progress, double_progress = (
+        state_of(run / LAST)[0]["progress"] for run in (single, double)
+    )
+    assert double_progress["step"] == -(-single_progress["step"] // 2)
+    assert double_progress["tokens"] == single_progress["tokens"]
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.1])
 def test_the_gradient_norm_is_at_most_clip_norm(small_corpus: Path, limit: float) -> None:
-    free, clipped = (
+    unclipped, clipped = (
         prepared(small_corpus, f"training.clip_norm={norm}", run=str(norm)) for norm in (1e9, limit)
     )
-    for run in (free, clipped):
+    for run in (unclipped, clipped):
         take_step(run, [some_batch(run, range(9))], 1e-3)
-    full_norm = math.sqrt(sum(float(each.square().sum()) for each in gradients(free).values()))
+    full_norm = math.sqrt(
+        sum(
+            float(unclipped_gradient.square().sum())
+            for unclipped_gradient in gradients(unclipped).values()
+        )
+    )
     assert full_norm > 0.2
     for name, gradient in gradients(clipped).items():
-        torch.testing.assert_close(gradient, gradients(free)[name] * limit / full_norm)
+        torch.testing.assert_close(gradient, gradients(unclipped)[name] * limit / full_norm)
 
 
 @pytest.mark.thorough
@@ -113,9 +120,9 @@ def test_label_smoothing_adds_the_mean_loss_of_all_tokens(small_corpus: Path) ->
     plain = -log_probs.gather(1, batch.tgt_out[:, None]).sum()
     even = -log_probs.mean(dim=1).sum()
     for share in (0.0, 0.3):
-        found = batch_loss(run.model, batch, LossWeights(share))
-        torch.testing.assert_close(found.objective.detach(), (1 - share) * plain + share * even)
-        torch.testing.assert_close(found.nll, plain)
+        loss = batch_loss(run.model, batch, LossWeights(share))
+        torch.testing.assert_close(loss.objective.detach(), (1 - share) * plain + share * even)
+        torch.testing.assert_close(loss.nll, plain)
 
 
 @pytest.mark.thorough

@@ -27,9 +27,12 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["cpu", "cuda"])
 def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the chunk sizes of this type of device."""
-    sizes, device = loss_module._chunk_and_block, torch.device(request.param)
+    sizes = loss_module._chunk_and_block
+    device = torch.device(request.param)
     monkeypatch.setattr(
-        loss_module, "_chunk_and_block", lambda tokens, _, wanted: sizes(tokens, device, wanted)
+        loss_module,
+        "_chunk_and_block",
+        lambda tokens, _, tokens_wanted: sizes(tokens, device, tokens_wanted),
     )
 
 
@@ -63,8 +66,10 @@ def assert_same_with_gradients(
     loss: Tensor, expected: Tensor, outputs: Tensor, projection: nn.Linear
 ) -> None:
     close(loss, expected)
-    found, wanted = (gradients(each, outputs, projection) for each in (loss, expected))
-    for left, right in zip(found, wanted, strict=True):
+    actual_gradients, expected_gradients = (
+        gradients(tested_loss, outputs, projection) for tested_loss in (loss, expected)
+    )
+    for left, right in zip(actual_gradients, expected_gradients, strict=True):
         close(left, right)
 
 
@@ -174,10 +179,13 @@ def test_consistency_uses_two_passes_with_different_dropout(dropout: float) -> N
         close(nll, batch_loss(model, batch, LossWeights(0.1)).nll)
         return
     torch.manual_seed(2)
-    twice = [each.repeat_interleave(2, 0) for each in (batch.src, batch.src_lengths, batch.tgt_in)]
+    twice = [
+        tensor.repeat_interleave(2, 0) for tensor in (batch.src, batch.src_lengths, batch.tgt_in)
+    ]
     first, second = model(*twice).unflatten(0, (-1, 2)).unbind(1)
-    real = [each.flatten(0, 1)[batch.tgt_positions] for each in (first, second)]
-    rows, tgt = torch.stack(real, 1).flatten(0, 1), batch.tgt_out.repeat_interleave(2)
+    real = [tensor.flatten(0, 1)[batch.tgt_positions] for tensor in (first, second)]
+    rows = torch.stack(real, 1).flatten(0, 1)
+    tgt = batch.tgt_out.repeat_interleave(2)
     assert not torch.allclose(*real)
     close(loss, plain_consistent_loss(rows, model.projection, tgt, 0.1, 2.0) / 2)
     close(nll, plain_loss(rows, model.projection, tgt, 0.0) / 2)
@@ -193,12 +201,12 @@ def test_losses_of_parts_add_up_to_the_loss_of_the_batch() -> None:
 def test_loss_without_gradients_is_the_same() -> None:
     outputs, projection, tgt = make_inputs(CHUNK + 1)
     expected = objective(outputs, projection, tgt, 0.1)
-    before = outputs.detach().clone()
+    outputs_before = outputs.detach().clone()
     with torch.no_grad():
         loss = objective(outputs, projection, tgt, 0.1)
     assert torch.equal(loss, expected.detach())
     assert not loss.requires_grad
-    assert torch.equal(outputs, before)
+    assert torch.equal(outputs, outputs_before)
 
 
 def test_loss_is_never_below_the_entropy_of_the_smoothed_target() -> None:
@@ -206,7 +214,8 @@ def test_loss_is_never_below_the_entropy_of_the_smoothed_target() -> None:
     with torch.no_grad():
         projection.weight.copy_(torch.eye(V))
         projection.bias.zero_()
-    smoothing, tgt = 0.1, torch.arange(V)
+    smoothing = 0.1
+    tgt = torch.arange(V)
     share = torch.full((V, V), smoothing / V, dtype=torch.float64)
     share[tgt, tgt] += 1 - smoothing
     best = objective(share.log(), projection, tgt, smoothing)
@@ -253,8 +262,8 @@ def test_bf16_autocast_is_close_to_float32(already_rounded: bool, device: str) -
     exact = plain_loss(outputs, projection, tgt, 0.1)
     exact_gradients = gradients(exact, outputs, projection)
     with torch.autocast(device, dtype=torch.bfloat16):
-        given = outputs.bfloat16() if already_rounded else outputs
-        loss = objective(given, projection, tgt, 0.1)
+        loss_inputs = outputs.bfloat16() if already_rounded else outputs
+        loss = objective(loss_inputs, projection, tgt, 0.1)
     assert loss.dtype == torch.float32
     assert 0 < abs(loss.item() / exact.item() - 1) < 0.01
     for left, right in zip(gradients(loss, outputs, projection), exact_gradients, strict=True):

@@ -15,7 +15,8 @@ from seq2seq.training.loss import batch_loss, coverage_losses, sums_by_product
 from seq2seq.training.mixture_loss import LossWeights
 
 COVERED = [case for case in CASES if case.score == "coverage"]
-SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
+SOURCES = [[4, 5, 4, 6], [7, 8], [9, 9, 9]]
+TARGETS = [[5, 4, 10], [9, 4, 5, 7], [9]]
 
 
 def in_loops(rows: torch.Tensor) -> list[torch.Tensor]:
@@ -82,7 +83,8 @@ def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
 @pytest.mark.parametrize("case", [*COVERED, Case("luong", "general", True, 1)], ids=str)
 def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case) -> None:
     """Attention weights of the fused paths count as well, also without a coverage score."""
-    model, batch = make_model(case), make_batch(SOURCES, TARGETS)
+    model = make_model(case)
+    batch = make_batch(SOURCES, TARGETS)
     loss, nll = batch_loss(model, batch, LossWeights(0.1, 0.0, 0.7))
     without = batch_loss(model, batch, LossWeights(0.1))
     expected = without.objective + 0.7 * expected_of(model, batch)
@@ -93,6 +95,6 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case) -> None:
     )  # two equal passes, without dropout
     leaves = list(model.parameters())
     for left, right in zip(
-        *(torch.autograd.grad(each, leaves) for each in (loss, expected)), strict=True
+        *(torch.autograd.grad(tested_loss, leaves) for tested_loss in (loss, expected)), strict=True
     ):
         close(left, right)

@@ -28,7 +28,8 @@ from seq2seq.training.step import _split
 
 pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
-SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
+SOURCES = [[4, 5, 4, 6], [7, 8], [9, 9, 9]]
+TARGETS = [[5, 4, 10], [9, 4, 5, 7], [9]]
 WORDS = torch.tensor([[0, 0, 1, 2, 3], [0, 1, 3, 3, 3], [0, 1, 2, 3, 3]])  # [B, S], W = 3
 SHARES = {  # (sentence, step): shares of the words
     (0, 0): [1, 0, 0],
@@ -51,7 +52,9 @@ def in_loops(weights: torch.Tensor) -> torch.Tensor:
     total = torch.zeros((), dtype=weights.dtype)
     for (sentence, step), shares in SHARES.items():
         for word, share in enumerate(shares):
-            tokens = [n for n, each in enumerate(WORDS[sentence].tolist()) if each == word]
+            tokens = [
+                n for n, word_number in enumerate(WORDS[sentence].tolist()) if word_number == word
+            ]
             on_word = sum(weights[sentence, step, token] for token in tokens)
             if share and on_word > 0:
                 total = total - share * torch.log(torch.as_tensor(on_word))
@@ -104,7 +107,8 @@ GUIDED = [case for case in CASES if case.kind != "plain"]
 @pytest.mark.parametrize("passes", [1, 2])
 def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int) -> None:
     """Loss and gradients equal those of stacked steps, in every decoder and loss path."""
-    model, batch = make_model(case), guided_batch()
+    model = make_model(case)
+    batch = guided_batch()
     consistency = 0.0 if passes == 1 else 2.0  # both passes are equal without dropout
     loss, nll = batch_loss(model, batch, LossWeights(0.1, consistency, 0.0, 0.7))
     without = batch_loss(model, batch, LossWeights(0.1, consistency))
@@ -112,7 +116,10 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int)
     close(loss, expected)
     close(nll, without.nll)
     leaves = [*model.parameters()]
-    gradients = [torch.autograd.grad(each, leaves, allow_unused=True) for each in (loss, expected)]
+    gradients = [
+        torch.autograd.grad(tested_loss, leaves, allow_unused=True)
+        for tested_loss in (loss, expected)
+    ]
     for left, right in zip(*gradients, strict=True):
         assert (left is None) == (right is None)
         if left is not None and right is not None:
@@ -121,14 +128,16 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int)
 
 @pytest.mark.parametrize("case", [GUIDED[0], GUIDED[10]], ids=str)
 def test_the_alignment_loss_adds_to_the_loss_with_copying(case: Case) -> None:
-    model, batch = make_copying_model(case), guided_batch()
+    model = make_copying_model(case)
+    batch = guided_batch()
     loss = batch_loss(model, batch, LossWeights(0.1, 0.0, 0.0, 0.7)).objective
     expected = 0.7 * in_loops(attention_of(model, batch))
     close(loss - batch_loss(model, batch, LossWeights(0.1)).objective, expected)
 
 
 def test_micro_batches_have_the_loss_of_the_batch() -> None:
-    model, batch = make_model(GUIDED[0]), guided_batch()
+    model = make_model(GUIDED[0])
+    batch = guided_batch()
     parts = list(_split(batch, 5))
     assert len(parts) == 3
     losses = [batch_loss(model, part, LossWeights(0.1, guided=0.7)).objective for part in parts]
@@ -180,7 +189,7 @@ def test_attention_learns_the_alignment(small_corpus: Path) -> None:
     path = write_alignment(folder)
     sizes = "model.hidden_size=64", "model.embedding_size=32", "model.attention_size=null"
     length = "training.max_epochs=null", "training.max_steps=70", "training.validate_every=70"
-    longer = (*sizes, *length, "training.learning_rate=1e-2", "training.batch_tokens=300")
+    overrides = (*sizes, *length, "training.learning_rate=1e-2", "training.batch_tokens=300")
     guide = (f"data.train.alignment={path}", STRONG)
     rates = []
     for name, keys in (
@@ -188,7 +197,7 @@ def test_attention_learns_the_alignment(small_corpus: Path) -> None:
         ("bahdanau", guide),
         ("luong", ("model.decoder=luong", *guide)),
     ):
-        values = (*longer, *keys, f"run_dir={folder / name}")
+        values = (*overrides, *keys, f"run_dir={folder / name}")
         rates.append(error_rate(train(configured(small_corpus, *values), "cpu"), folder))
     assert max(rates[1:]) < rates[0] - 0.2
 
@@ -204,7 +213,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     complete = train(
         configured(small_corpus, *values, f"run_dir={small_corpus.parent / 'complete'}"), "cpu"
     )
-    step, count = loop.train_step, 0
+    step = loop.train_step
+    count = 0
 
     def interrupted(*arguments: object) -> object:
         nonlocal count
@@ -270,13 +280,13 @@ def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
             (folder / name.replace("train", part)).write_text("".join(text[rows]), encoding="utf-8")
     files = f"{{src: {folder}/@.src, tgt: {folder}/@.tgt, alignment: {folder}/@.align}}"
     text = small_corpus.read_text(encoding="utf-8")
-    (line,) = (each for each in text.splitlines() if each.startswith("  train: "))
-    both = [files.replace("@", part) for part in "ab"]
-    half = [both[0], both[1].replace(f", alignment: {folder}/b.align", "")]
+    (line,) = (log_line for log_line in text.splitlines() if log_line.startswith("  train: "))
+    aligned_files = [files.replace("@", part) for part in "ab"]
+    half = [aligned_files[0], aligned_files[1].replace(f", alignment: {folder}/b.align", "")]
     prints = []
     for name, corpora in (
         ("undivided", [files.replace("@", "train")]),
-        ("both", both),
+        ("both", aligned_files),
         ("half", half),
     ):
         config = folder / f"{name}.yaml"
@@ -294,8 +304,8 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     folder = small_corpus.parent
     alignment = f"data.train.alignment={write_alignment(folder)}"
     runs = [
-        train(configured(small_corpus, *SHORT, *more, f"run_dir={folder / name}"), "cpu")
-        for name, more in (("without", ()), ("with", (alignment,)))
+        train(configured(small_corpus, *SHORT, *alignment_key, f"run_dir={folder / name}"), "cpu")
+        for name, alignment_key in (("without", ()), ("with", (alignment,)))
     ]
     assert (runs[0] / METRICS).read_bytes() == (runs[1] / METRICS).read_bytes()
     note = "data.train.alignment has no effect: training.losses.guided_alignment is 0"
@@ -303,7 +313,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("overrides", "message"),
     [
         (("data.train.alignment=null",), "guided_alignment needs a file of alignments, data.trai"),
         (("model.decoder=none",), "guided_alignment needs attention; set decoder to one of "),
@@ -316,10 +326,10 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     ],
 )
 def test_a_config_that_cannot_use_an_alignment_is_refused(
-    small_corpus: Path, more: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    small_corpus: Path, overrides: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alignment = f"data.train.alignment={write_alignment(small_corpus.parent)}"
-    assert main(["train", str(small_corpus), *SHORT, alignment, *GUIDE, *more]) == 2
+    assert main(["train", str(small_corpus), *SHORT, alignment, *GUIDE, *overrides]) == 2
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
@@ -373,4 +383,4 @@ def test_the_alignment_of_a_run_is_in_its_config(small_corpus: Path) -> None:
     (corpus,) = load_config(run / "config.yaml").data.train
     assert corpus.alignment == path
     steps = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    assert all(math.isfinite(each["objective"]) for each in steps if "objective" in each)
+    assert all(math.isfinite(metrics["objective"]) for metrics in steps if "objective" in metrics)

@@ -66,37 +66,39 @@ def test_without_a_schedule_all_inputs_are_reference_tokens() -> None:
 # ----------------------------------------------------------------------------------------- choices
 
 
-def sampled(model: Seq2Seq, given: Batch, rate: float) -> Batch:
-    references = draw_references(given, rate)
-    return sample_inputs(evaluation_copy(model), given, references)
+def sampled(model: Seq2Seq, references_batch: Batch, rate: float) -> Batch:
+    references = draw_references(references_batch, rate)
+    return sample_inputs(evaluation_copy(model), references_batch, references)
 
 
 def test_full_teacher_forcing_draws_no_random_number_and_changes_nothing() -> None:
-    model, given = make_model("luong"), batch()
-    before = torch.get_rng_state()
-    assert sampled(model, given, 1.0) is given
-    assert torch.equal(torch.get_rng_state(), before)
-    sampled(model, given, 0.5)
-    assert not torch.equal(torch.get_rng_state(), before)
+    model = make_model("luong")
+    original = batch()
+    rng_state = torch.get_rng_state()
+    assert sampled(model, original, 1.0) is original
+    assert torch.equal(torch.get_rng_state(), rng_state)
+    sampled(model, original, 0.5)
+    assert not torch.equal(torch.get_rng_state(), rng_state)
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, share: float) -> None:
     """The reference samples in its loop over steps, with one graph through all of them."""
-    model, given = make_model(decoder).train(), batch()
+    model = make_model(decoder).train()
+    original = batch()
     torch.manual_seed(5)
-    mixed = sampled(model, given, share)
+    mixed = sampled(model, original, share)
     assert model.training
     total = batch_loss(model, mixed, LossWeights(0.1)).objective
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(total, parameters)
 
     torch.manual_seed(5)
-    forced = torch.rand(given.tgt_in.shape) < share
-    memory, state = model.start(model.encode(given.src, given.src_lengths))
+    forced = torch.rand(original.tgt_in.shape) < share
+    memory, state = model.start(model.encode(original.src, original.src_lengths))
     outputs: list[Tensor] = []
-    for t, reference in enumerate(given.tgt_in.unbind(1)):
+    for t, reference in enumerate(original.tgt_in.unbind(1)):
         ids = reference
         if t:
             logits = model.project(outputs[-1]).detach()
@@ -106,8 +108,8 @@ def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, sh
         state = step.state
         outputs.append(step.outputs)
     log_probs = model.project(torch.stack(outputs, dim=1)).log_softmax(-1)
-    real = log_probs.flatten(0, 1)[given.tgt_positions]
-    target_log_probs = real[torch.arange(len(real)), given.tgt_out]
+    real = log_probs.flatten(0, 1)[original.tgt_positions]
+    target_log_probs = real[torch.arange(len(real)), original.tgt_out]
     expected = -(0.9 * target_log_probs + 0.1 * real.mean(-1)).sum()
     torch.testing.assert_close(total, expected)
     for left, right in zip(gradients, torch.autograd.grad(expected, parameters), strict=True):
@@ -116,12 +118,12 @@ def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, sh
 
 def test_inputs_are_reference_tokens_at_the_given_rate() -> None:
     model = make_model("none")
-    given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
+    original = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
-    mixed = sampled(model, given, 0.7).tgt_in
-    own = sampled(model, given, 0.0).tgt_in
-    assert torch.equal(mixed[:, 0], given.tgt_in[:, 0])
-    assert (own[:, 1:41] != 7).all()
+    mixed = sampled(model, original, 0.7).tgt_in
+    free_running = sampled(model, original, 0.0).tgt_in
+    assert torch.equal(mixed[:, 0], original.tgt_in[:, 0])
+    assert (free_running[:, 1:41] != 7).all()
     assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
 
 
@@ -141,6 +143,6 @@ def test_special_tokens_are_never_sampled() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
-    chosen = sampled(model, batch(), 0.0).tgt_in[:, 1:]
-    assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
-    assert len(chosen.unique()) > 3
+    sampled_ids = sampled(model, batch(), 0.0).tgt_in[:, 1:]
+    assert not torch.isin(sampled_ids, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
+    assert len(sampled_ids.unique()) > 3

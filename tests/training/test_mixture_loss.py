@@ -24,7 +24,8 @@ from seq2seq.training.loss import batch_loss, token_loss
 from seq2seq.training.mixture_loss import LossWeights
 
 ATTENTIONAL = [case for case in CASES if case.kind != "plain"]
-SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
+SOURCES = [[4, 5, 4, 6], [7, 8], [9, 9, 9]]
+TARGETS = [[5, 4, 10], [9, 4, 5, 7], [9]]
 CHUNK = 4
 
 
@@ -39,8 +40,11 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
     outputs, weights, *_ = model.unroll(batch.src, batch.src_lengths, batch.tgt_in)
     assert weights is not None
     values = model.start(model.encode(batch.src, batch.src_lengths))[0].values
-    known = outputs, weights, values, batch.src, batch.tgt_in
-    by_sentence = [copied_in_loops(model, *each) for each in zip(*known, strict=True)]
+    tensors = outputs, weights, values, batch.src, batch.tgt_in
+    by_sentence = [
+        copied_in_loops(model, *tensors_of_sentence)
+        for tensors_of_sentence in zip(*tensors, strict=True)
+    ]
     width = outputs.shape[1]
     total = torch.zeros((), dtype=torch.float64)
     for position, tgt in zip(batch.tgt_positions.tolist(), batch.tgt_out.tolist(), strict=True):
@@ -53,26 +57,30 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
 @one_quick("smoothing", [0.0, 0.1], quick=1)
 @one_quick("case", ATTENTIONAL, ids=str, quick=range(0, len(ATTENTIONAL), 3))
 def test_loss_and_gradients_equal_those_of_loops(case: Case, smoothing: float) -> None:
-    model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)
+    model = make_copying_model(case)
+    batch = make_batch(SOURCES, TARGETS)
     loss, nll = batch_loss(model, batch, LossWeights(smoothing))
     expected = loss_in_loops(model, batch, smoothing)
     close(loss, expected)
     close(nll, loss_in_loops(model, batch, 0.0).detach())
-    named = dict(model.named_parameters())
-    found, wanted = (
-        torch.autograd.grad(each, list(named.values()), allow_unused=True, materialize_grads=True)
-        for each in (loss, expected)
+    parameters = dict(model.named_parameters())
+    actual_gradients, expected_gradients = (
+        torch.autograd.grad(
+            tested_loss, list(parameters.values()), allow_unused=True, materialize_grads=True
+        )
+        for tested_loss in (loss, expected)
     )
-    for left, right in zip(found, wanted, strict=True):
+    for left, right in zip(actual_gradients, expected_gradients, strict=True):
         close(left, right)
     layers = ("gate.weight", "gate.bias", "continuation.weight", "continuation.bias")
-    assert named.keys() >= {f"copying.{name}" for name in (*layers, "position_weight")}
+    assert parameters.keys() >= {f"copying.{name}" for name in (*layers, "position_weight")}
 
 
 def mixture(rows: int) -> tuple[nn.Linear, Copying, Tensor, CopyOutputs]:
     """Return projection, copy layer, scores of source positions and the resulting outputs."""
     torch.manual_seed(2)
-    projection, layer = nn.Linear(R, V).double(), Copying(R, 3).double()
+    projection = nn.Linear(R, V).double()
+    layer = Copying(R, 3).double()
     src = torch.randint(V, (rows, 6)).view(-1, 2, 6)[:, :1].expand(-1, 2, -1).reshape(rows, 6)
     scores = random_tensor(rows, 6, seed=5)
     outputs = random_tensor(rows, R, seed=6)
@@ -85,21 +93,22 @@ def copied_from(layer: Copying, outputs: Tensor, scores: Tensor, src: Tensor) ->
     positions = SourcePositions(
         src, first_positions(src), scores.detach()[..., None].repeat(1, 1, 2)
     )
-    copied: CopyOutputs
-    copied, _ = layer(outputs, scores.softmax(-1), continued, positions)
-    return copied
+    copy_outputs: CopyOutputs
+    copy_outputs, _ = layer(outputs, scores.softmax(-1), continued, positions)
+    return copy_outputs
 
 
 def test_loss_without_gradients_is_the_same() -> None:
-    model, batch = make_copying_model(ATTENTIONAL[0]), make_batch(SOURCES, TARGETS)
+    model = make_copying_model(ATTENTIONAL[0])
+    batch = make_batch(SOURCES, TARGETS)
     expected = batch_loss(model, batch, LossWeights(0.1)).objective
     with torch.no_grad():
         assert torch.equal(batch_loss(model, batch, LossWeights(0.1)).objective, expected.detach())
 
 
 def test_no_rows_have_zero_loss() -> None:
-    projection, _, _, copied = mixture(2)
-    empty = CopyOutputs(*(each[:0] for each in copied))
+    projection, _, _, copy_outputs = mixture(2)
+    empty = CopyOutputs(*(tensor[:0] for tensor in copy_outputs))
     loss = token_loss(
         empty, projection, torch.zeros(0, dtype=torch.long), LossWeights(0.1)
     ).objective
@@ -114,11 +123,11 @@ def test_a_diverged_model_has_a_finite_loss_and_gradient(scale: float) -> None:
     scores = (scores.detach().float() * scale).requires_grad_()
     outputs = (random_tensor(CHUNK + 2, R, seed=6).detach().float() * scale).requires_grad_()
     src = torch.arange(6).expand(CHUNK + 2, -1)
-    copied = copied_from(layer, outputs, scores, src)
-    loss = token_loss(copied, projection, torch.arange(CHUNK + 2), LossWeights(0.1)).objective
+    copy_outputs = copied_from(layer, outputs, scores, src)
+    loss = token_loss(copy_outputs, projection, torch.arange(CHUNK + 2), LossWeights(0.1)).objective
     assert torch.isfinite(loss)
     leaves = [outputs, scores, *projection.parameters(), *layer.gate.parameters()]
-    assert all(torch.isfinite(each).all() for each in torch.autograd.grad(loss, leaves))
+    assert all(torch.isfinite(gradient).all() for gradient in torch.autograd.grad(loss, leaves))
 
 
 def test_bf16_autocast_is_close_to_float32() -> None:

@@ -25,7 +25,9 @@ from seq2seq.training.optimizer import (
     update_average,
 )
 
-PEAK, WARMUP, LAST = 0.002, 7, 40
+PEAK = 0.002
+WARMUP = 7
+LAST = 40
 DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
 
 
@@ -55,12 +57,12 @@ def test_the_rate_peaks_at_the_end_of_the_warm_up_and_never_rises_again(decay: s
     if decay == "constant":
         assert falling == [PEAK] * len(falling)
     else:
-        assert all(after < before for before, after in pairs)
+        assert all(next_rate < rate for rate, next_rate in pairs)
 
 
 @pytest.mark.parametrize("decay", DECAYS)
 def test_the_schedule_has_no_jumps(decay: str) -> None:
-    steepest = max(abs(after - before) for before, after in itertools.pairwise(rates(decay)))
+    steepest = max(abs(next_rate - rate) for rate, next_rate in itertools.pairwise(rates(decay)))
     assert steepest <= PEAK / WARMUP * (1 + 1e-9)
 
 
@@ -77,7 +79,7 @@ def test_the_rate_is_positive_up_to_the_last_step_and_zero_after_it(
 
 def test_linear_decay_falls_by_equal_amounts() -> None:
     falling = rates("linear")[WARMUP - 1 :]
-    amounts = [before - after for before, after in itertools.pairwise(falling)]
+    amounts = [rate - next_rate for rate, next_rate in itertools.pairwise(falling)]
     assert amounts == pytest.approx([PEAK / (LAST + 1 - WARMUP)] * len(amounts))
 
 
@@ -175,12 +177,13 @@ def test_a_sound_schedule_gives_no_warning(decay: str, warmup: int) -> None:
 @pytest.mark.parametrize("decay", DECAYS)
 def test_a_training_shorter_than_its_warm_up_only_rises(decay: str) -> None:
     all_rates = rates(decay, warmup=LAST + 10)
-    assert all(after > before for before, after in itertools.pairwise(all_rates))
+    assert all(next_rate > rate for rate, next_rate in itertools.pairwise(all_rates))
     assert all_rates[-1] < PEAK
 
 
 def test_the_average_follows_its_formula() -> None:
-    decay, generator = 0.4, torch.Generator().manual_seed(1)
+    decay = 0.4
+    generator = torch.Generator().manual_seed(1)
     history = [torch.randn(2, 3, generator=generator).double() for _ in range(9)]
     averages = [torch.zeros(2, 3).double(), torch.ones(5).double()]
     first, constant = averages
@@ -196,7 +199,8 @@ def test_the_average_follows_its_formula() -> None:
 
 
 def test_the_average_has_a_short_memory_at_first_and_a_long_one_later() -> None:
-    average, zero = [torch.ones(1)], [torch.zeros(1)]
+    average = [torch.ones(1)]
+    zero = [torch.zeros(1)]
     for step in range(1, 11):
         update_average(average, zero, averaging_rate(0.9999, step), torch.tensor(0.0))
     expected = math.prod((1 + step) / (10 + step) for step in range(1, 11))
@@ -237,17 +241,18 @@ def test_steps_equal_those_of_torchs_optimizer(device: str, name: str, weight_de
     reference = RULES[name](theirs, lr=1.0, weight_decay=weight_decay, foreach=False)
     generator = torch.Generator().manual_seed(2)
     for step in range(1, 6):
-        rate, divisor = 0.1 / step, 1.0 + step
-        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        rate = 0.1 / step
+        divisor = 1.0 + step
+        for number, (mine, torchs) in enumerate(zip(ours, theirs, strict=True)):
             gradient = torch.randn(mine.shape, generator=generator).to(device)
             mine.grad = None if number == step % 3 else gradient.clone()
-            other.grad = None if number == step % 3 else gradient / divisor
+            torchs.grad = None if number == step % 3 else gradient / divisor
         reference.param_groups[0]["lr"] = rate
         reference.step()
         optimizer.step(rate, torch.tensor(divisor, device=device))
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
-        moments = reference.state[other] if name != "sgd" else {}
+    for mine, torchs in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, torchs)
+        moments = reference.state[torchs] if name != "sgd" else {}
         assert set(optimizer.state[mine]) == set(moments)
         for key, value in moments.items():
             torch.testing.assert_close(optimizer.state[mine][key].cpu(), value.cpu())
@@ -275,11 +280,11 @@ def test_a_skipped_step_changes_nothing(device: str, name: str) -> None:
             weight.grad = torch.full_like(weight, gradient)
         optimizer.step(0.5, None, torch.tensor(skipped, device=device))
         moments = [value for state in optimizer.state.values() for value in state.values()]
-        return [each.detach().clone() for each in (*weights, *moments)]
+        return [tensor.detach().clone() for tensor in (*weights, *moments)]
 
-    before = step(1.0, 0.0)
-    assert all(map(torch.equal, step(math.nan, 1.0), before))
-    assert not any(map(torch.equal, step(2.0, 0.0)[:3], before))
+    tensors_before = step(1.0, 0.0)
+    assert all(map(torch.equal, step(math.nan, 1.0), tensors_before))
+    assert not any(map(torch.equal, step(2.0, 0.0)[:3], tensors_before))
 
 
 def test_zero_grad_removes_the_gradients() -> None:
@@ -302,8 +307,10 @@ weight.grad = torch.ones(2)
 Optimizer(TrainingConfig(max_steps=1), [weight]).step(0.5)
 print(weight.tolist(), "torch._dynamo" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("] False\n")
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.endswith("] False\n")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -323,7 +330,8 @@ def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str
         optimizer.zero_grad()
         with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
             outputs = model(src, lengths, tgt_in)
-            flat, tgt = outputs.flatten(0, 1), tgt_out.flatten()
+            flat = outputs.flatten(0, 1)
+            tgt = tgt_out.flatten()
             loss = token_loss(flat, model.projection, tgt, LossWeights(0.0)).objective
         loss.backward()
         assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())

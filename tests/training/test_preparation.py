@@ -123,12 +123,12 @@ def test_validation_targets_that_are_not_nfc_are_reported(small_corpus: Path) ->
 
 def test_a_folder_with_a_run_is_left_alone(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_steps=2")
-    before = contents(run)
+    contents_before = contents(run)
     message = refusal(configured(small_corpus))
     assert str(run) in message
     assert "resume=True" in message
     assert "overwrite=True" in message
-    assert contents(run) == before
+    assert contents(run) == contents_before
 
 
 def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) -> None:
@@ -156,9 +156,9 @@ def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) 
     run = small_corpus.parent / "run"
     (run / name).parent.mkdir(parents=True)
     (run / name).write_text("mine", encoding="utf-8")
-    taken = name.partition("/")[0]
+    first_part = name.partition("/")[0]
     message = refusal(configured(small_corpus))
-    assert message.startswith(f"run_dir: {run} holds {taken}, which no run wrote. ")
+    assert message.startswith(f"run_dir: {run} holds {first_part}, which no run wrote. ")
     assert contents(run) == {name: b"mine"}
     (run / name).rename(small_corpus.parent / "elsewhere")
     shutil.rmtree(run)
@@ -168,14 +168,15 @@ def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) 
 @one_quick("file", ["train.tgt", "valid.src"])
 def test_a_run_resumes_only_with_the_text_it_was_trained_on(small_corpus: Path, file: str) -> None:
     run = trained(small_corpus, "training.max_steps=2")
-    before, text = contents(run), (small_corpus.parent / file).read_text(encoding="utf-8")
+    contents_before = contents(run)
+    text = (small_corpus.parent / file).read_text(encoding="utf-8")
     edit_lines(small_corpus.parent / file, {3: "ba ka"})
-    longer = configured(small_corpus, "training.max_steps=3")
-    message = refusal(longer, resume=True)
+    config = configured(small_corpus, "training.max_steps=3")
+    message = refusal(config, resume=True)
     assert message.startswith(f"data.{file[:5]}: is not the text that {run} was trained on. ")
-    assert contents(run) == before
+    assert contents(run) == contents_before
     (small_corpus.parent / file).write_text(text, encoding="utf-8")
-    train(longer, "cpu", resume=True)
+    train(config, "cpu", resume=True)
     assert log_of(run).count("resumed at step 2") == 1
 
 
@@ -196,19 +197,19 @@ def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.metric=chrf")
     line = validations(run)[-1]
     config = configured(small_corpus)
-    found = Translator.load(run, device="cpu").translate(
+    translations = Translator.load(run, device="cpu").translate(
         read_pairs(config.data.valid).src, beam_size=1
     )
     best = state_of(run / LAST)[0]["progress"]
-    hypotheses = [each.text for each in found]
-    wanted = score_by("chrf", hypotheses, read_pairs(config.data.valid).tgt)
-    assert best["best_score"] == pytest.approx(wanted)
+    hypotheses = [translation.text for translation in translations]
+    chrf = score_by("chrf", hypotheses, read_pairs(config.data.valid).tgt)
+    assert best["best_score"] == pytest.approx(chrf)
     assert f"chrF {line['valid_chrf']:.1f}" in log_of(run)
-    assert f"Best validation chrF {wanted:.1f} (greedy) at step {best['best_step']}" in log_of(run)
-    other = trained(small_corpus, "training.metric=loss", run="other")
-    losses = {line["step"]: line["valid_loss"] for line in validations(other)}
-    assert state_of(other / BEST)[0]["step"] == min(losses, key=losses.__getitem__)
-    assert "valid_chrf" not in validations(other)[0]
+    assert f"Best validation chrF {chrf:.1f} (greedy) at step {best['best_step']}" in log_of(run)
+    by_loss = trained(small_corpus, "training.metric=loss", run="other")
+    losses = {line["step"]: line["valid_loss"] for line in validations(by_loss)}
+    assert state_of(by_loss / BEST)[0]["step"] == min(losses, key=losses.__getitem__)
+    assert "valid_chrf" not in validations(by_loss)[0]
 
 
 @pytest.mark.thorough
@@ -220,7 +221,7 @@ def test_overwrite_accepts_an_empty_folder(small_corpus: Path) -> None:
 
 def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_steps=2")
-    before = contents(run)
+    contents_before = contents(run)
     changed = ("model.dropout=0.2", "seed=4", "training.max_steps=9", "training.log_every=1")
     message = refusal(configured(small_corpus, *changed), resume=True)
     assert "model.dropout.hidden: 0.25 -> 0.2" in message
@@ -231,7 +232,7 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
         "(another run_dir) from its best weights: "
         f"init_from={run}"
     )
-    assert contents(run) == before
+    assert contents(run) == contents_before
 
 
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
@@ -337,13 +338,13 @@ def test_refused_data_leave_no_trace(
     small_corpus: Path, name: str, damage: Callable[[Path], None], reason: str
 ) -> None:
     run = trained(small_corpus, "training.max_steps=1", run="older")
-    before = contents(run)
+    contents_before = contents(run)
     damage(small_corpus.parent / name)
     config = configured(small_corpus, run="new")
     assert reason in refusal(config)
     assert not config.run_dir.exists()
     assert reason in refusal(configured(small_corpus, run="older"), overwrite=True)
-    assert contents(run) == before
+    assert contents(run) == contents_before
 
 
 @pytest.mark.parametrize(
@@ -393,7 +394,8 @@ def test_resuming_reads_and_verifies_the_state_once(
     run = trained(small_corpus, "training.max_steps=4")
     opened: list[str] = []
     verified: list[set[str]] = []
-    open_file, digest = safe_open, tensor_file._digest
+    open_file = safe_open
+    digest = tensor_file._digest
 
     def noted_open(path: Path, **options: Any) -> Any:
         opened.append(Path(path).name)
@@ -421,7 +423,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
 ) -> None:
     config = configured(small_corpus, "training.max_steps=2", "training.keep=1")
     run = train(config, "cpu")
-    before = contents(run)
+    contents_before = contents(run)
     capsys.readouterr()
     session = join_run(config, CPU, ProcessGroup(1, 2))
     session.save_state()
@@ -435,7 +437,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
         reporter.sync()
         reporter.roll_back(1)
         assert reporter.read_metrics() == []
-    assert contents(run) == before
+    assert contents(run) == contents_before
     assert capsys.readouterr().err == ""
 
 
@@ -469,26 +471,28 @@ def test_the_folder_is_checked_only_once_it_is_locked(
     assert contents(config.run_dir) == contents(finished)
 
 
-@one_quick("found", [1, 99])
+@one_quick("state_format", [1, 99])
 def test_the_state_of_another_format_is_refused_in_one_line(
-    small_corpus: Path, capsys: pytest.CaptureFixture[str], found: int
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], state_format: int
 ) -> None:
     run = trained(small_corpus, "training.max_steps=2")
     header, tensors = tensor_file.read_file(run / LAST)
-    own = {key: each for key, each in header.items() if key not in ("version", "format", "tensors")}
-    own["state_format"] = found
-    tensor_file.save_tensors(run / LAST, tensors, own)
-    before = contents(run)
+    changed_header = {
+        key: value for key, value in header.items() if key not in ("version", "format", "tensors")
+    }
+    changed_header["state_format"] = state_format
+    tensor_file.save_tensors(run / LAST, tensors, changed_header)
+    contents_before = contents(run)
     capsys.readouterr()
     call = ["train", str(small_corpus), "decoding.max_length=5", "training.max_steps=3"]
     assert main([*call, f"run_dir={run}", "--resume", "--device=cpu"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        f"seq2seq: error: {run / LAST}: a training state of format {found}; this version of "
+        f"seq2seq: error: {run / LAST}: a training state of format {state_format}; this version of "
     )
     assert f"--overwrite, or start another run from its best weights with --init-from {run}" in line
     assert "damaged" not in line
-    assert contents(run) == before
+    assert contents(run) == contents_before
     again = configured(small_corpus, "training.max_steps=1", run="again")
     train(again, "cpu", init_from=run)  # its weights remain valid
     assert "initialised from" in log_of(again.run_dir)

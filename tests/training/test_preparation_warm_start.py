@@ -34,7 +34,7 @@ def first(small_corpus: Path) -> Path:
     return train(load_config(small_corpus, ["training.max_steps=4"]), "cpu")
 
 
-def other(corpus: Path, *overrides: str) -> Config:
+def second_config(corpus: Path, *overrides: str) -> Config:
     """Return a config with another text, on which another vocabulary would be trained."""
     folder = corpus.parent
     for side, lines in zip(("src", "tgt"), toy_pairs(90, seed=9), strict=True):
@@ -50,34 +50,37 @@ def weights(run: Path) -> dict[str, Tensor]:
 def test_a_warm_start_has_the_vocabulary_and_weights_of_the_run(
     small_corpus: Path, first: Path
 ) -> None:
-    free = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
-    run, notes = prepare(other(small_corpus, *free), CPU, init_from=first)
+    overrides = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
+    run, notes = prepare(second_config(small_corpus, *overrides), CPU, init_from=first)
     vocabularies = load_model(first, CPU).vocabularies
     assert run.data.vocabularies.src.model == vocabularies.src.model
     assert run.data.vocabularies.src.sampling == 0.3
-    known = weights(first)
-    for found in (named_weights(run.model), run.averages):
-        assert found.keys() == known.keys()
-        assert all(torch.equal(found[name], known[name]) for name in known)
+    first_weights = weights(first)
+    for initial in (named_weights(run.model), run.averages):
+        assert initial.keys() == first_weights.keys()
+        assert all(torch.equal(initial[name], first_weights[name]) for name in first_weights)
     assert all(weight.requires_grad for weight in run.model.parameters())
     assert notes[-1] == f"initialised from the vocabulary and the best weights of {first}"
-    alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU)
-    assert alone.data.vocabularies.src.model != vocabularies.src.model
+    cold_start, _ = prepare(second_config(small_corpus, f"run_dir={first.parent}/third"), CPU)
+    assert cold_start.data.vocabularies.src.model != vocabularies.src.model
 
 
 def test_training_starts_from_these_weights_and_leaves_the_run_unchanged(
     small_corpus: Path, first: Path
 ) -> None:
-    before, known = (first / LAST).read_bytes(), weights(first)
-    config = other(small_corpus, "training.max_steps=2", "training.learning_rate=1e-6")
+    state_before = (first / LAST).read_bytes()
+    first_weights = weights(first)
+    config = second_config(small_corpus, "training.max_steps=2", "training.learning_rate=1e-6")
     second = train(config, "cpu", init_from=first)
-    assert (first / LAST).read_bytes() == before
+    assert (first / LAST).read_bytes() == state_before
     assert f"initialised from the vocabulary and the best weights of {first}" in (
         second / LOG
     ).read_text("utf-8")
     for name, weight in weights(second).items():
-        assert torch.allclose(weight, known[name], atol=1e-5)
-    assert any(not torch.equal(weights(second)[name], known[name]) for name in known)
+        assert torch.allclose(weight, first_weights[name], atol=1e-5)
+    assert any(
+        not torch.equal(weights(second)[name], first_weights[name]) for name in first_weights
+    )
 
 
 @pytest.mark.thorough
@@ -85,18 +88,20 @@ def test_a_resumed_run_continues_with_its_own_weights(small_corpus: Path, first:
     """The same command with --resume works after the first run was removed."""
     decay = "training.decay=constant"
     uninterrupted = train(
-        other(small_corpus, "training.max_steps=4", f"run_dir={first.parent}/uninterrupted", decay),
+        second_config(
+            small_corpus, "training.max_steps=4", f"run_dir={first.parent}/uninterrupted", decay
+        ),
         "cpu",
         init_from=first,
     )
-    train(other(small_corpus, "training.max_steps=2", decay), "cpu", init_from=first)
+    train(second_config(small_corpus, "training.max_steps=2", decay), "cpu", init_from=first)
     first.rename(first.with_name("away"))
-    config = other(small_corpus, "training.max_steps=4", decay)
+    config = second_config(small_corpus, "training.max_steps=4", decay)
     parts = train(config, "cpu", resume=True, init_from=first)
     expected = read_tensors(uninterrupted / LAST)
-    found = read_tensors(parts / LAST)
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    resumed = read_tensors(parts / LAST)
+    assert resumed.keys() == expected.keys()
+    assert all(torch.equal(resumed[name], expected[name]) for name in expected)
 
 
 @pytest.mark.thorough
@@ -107,37 +112,41 @@ def test_initial_weights_remain_the_best_if_training_makes_them_worse(
     real = validation.valid_bleu
     monkeypatch.setattr(validation, "valid_bleu", lambda run: real(run) and 0.0)  # the loss decides
     harm = ("training.max_steps=2", "training.learning_rate=1", "training.warmup_steps=0")
-    second = train(other(small_corpus, *harm, "training.patience=null"), "cpu", init_from=first)
-    known = weights(first)
-    assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
-    initial, *after = read_metrics(second)
+    second = train(
+        second_config(small_corpus, *harm, "training.patience=null"), "cpu", init_from=first
+    )
+    first_weights = weights(first)
+    assert all(torch.equal(weight, first_weights[name]) for name, weight in weights(second).items())
+    initial, *later_lines = read_metrics(second)
     assert initial["step"] == 0
-    assert all(line.get("valid_loss", 1e9) > initial["valid_loss"] for line in after)
+    assert all(line.get("valid_loss", 1e9) > initial["valid_loss"] for line in later_lines)
     log = (second / LOG).read_text("utf-8")
     assert log.count("(best so far)") == 1
     assert f"at step 0: {second}" in log
     assert load_model(second, CPU).config.run_dir == second
-    again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
+    again = second_config(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
     train(again, "cpu", resume=True)
-    assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
+    assert all(torch.equal(weight, first_weights[name]) for name, weight in weights(second).items())
 
 
 def test_the_run_folder_itself_is_refused(small_corpus: Path, first: Path) -> None:
-    known = weights(first)
-    config = other(small_corpus, f"run_dir={first.parent}/x/../{first.name}")
+    first_weights = weights(first)
+    config = second_config(small_corpus, f"run_dir={first.parent}/x/../{first.name}")
     first.with_name("x").mkdir()
     with pytest.raises(UserError, match=r"is run_dir itself; set another run_dir"):
         train(config, "cpu", overwrite=True, init_from=first)
-    assert all(torch.equal(each, known[name]) for name, each in weights(first).items())
+    assert all(torch.equal(weight, first_weights[name]) for name, weight in weights(first).items())
 
 
 @pytest.mark.thorough
 def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> None:
-    config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
+    config = second_config(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
-    known = load_model(first, CPU).config.data
+    first_data = load_model(first, CPU).config.data
     note = start_note(start, config)
-    assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
+    assert note.endswith(
+        f"of {first}, which translates {first_data.src_lang} to {first_data.tgt_lang}"
+    )
 
 
 @pytest.mark.thorough
@@ -147,7 +156,7 @@ def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
     for side in ("src", "tgt"):
         (folder / f"few.{side}").write_text("a b\nb a\n" * 8, "utf-8")
     files = [f"data.train.{side}={folder}/few.{side}" for side in ("src", "tgt")]
-    config = other(small_corpus, *files)
+    config = second_config(small_corpus, *files)
     with pytest.raises(UserError, match=r"vocabulary\.size"):
         next(check(config, "cpu"))
     part = next(check(config, "cpu", first))
@@ -158,7 +167,7 @@ def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
 
 
 def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Path) -> None:
-    config = other(small_corpus)
+    config = second_config(small_corpus)
     (first / BEST).unlink()
     with pytest.raises(UserError, match=rf"^init_from={first}: has no {BEST}, .* {LAST} is"):
         train(config, "cpu", init_from=first)
@@ -166,7 +175,7 @@ def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Pat
 
 @pytest.mark.thorough
 def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
-    config = other(small_corpus, "model.hidden_size=24", "vocabulary.type=bpe")
+    config = second_config(small_corpus, "model.hidden_size=24", "vocabulary.type=bpe")
     with pytest.raises(UserError) as refused:
         train(config, "cpu", init_from=first)
     assert str(refused.value) == (
@@ -181,10 +190,10 @@ def test_location_scores_need_the_same_number_of_positions(small_corpus: Path) -
     luong = ("model.decoder=luong", "model.attention_size=null", "model.score=location")
     short = ("training.max_steps=1", f"run_dir={small_corpus.parent}/location")
     first = train(load_config(small_corpus, [*luong, *short]), "cpu")
-    longer = other(small_corpus, *luong, "data.max_length=50")
+    more_positions = second_config(small_corpus, *luong, "data.max_length=50")
     with pytest.raises(UserError, match=r"data\.max_length: 40 -> 50"):
-        train(longer, "cpu", init_from=first)
-    train(other(small_corpus, *luong, *short[:1]), "cpu", init_from=first)
+        train(more_positions, "cpu", init_from=first)
+    train(second_config(small_corpus, *luong, *short[:1]), "cpu", init_from=first)
 
 
 def written(corpus: Path, folder: str, src: list[str], tgt: list[str]) -> list[str]:
@@ -222,8 +231,8 @@ def test_a_warm_start_that_learns_nothing_translates_as_its_base(
         translations = [t.translate(AWKWARD, beam_size) for t in (base, tuned)]
         assert [t.text for t in translations[0]] == [t.text for t in translations[1]]
     assert [t.parts for t in translations[0]] == [t.parts for t in translations[1]]
-    known = set("".join(words)) if count > 100 else set()
-    assert set(tuned.source.characters) == set(base.source.characters) | known
+    own_characters = set("".join(words)) if count > 100 else set()
+    assert set(tuned.source.characters) == set(base.source.characters) | own_characters
     assert all(tuned.limit(n) >= base.limit(n) for n in range(40))
 
 
@@ -277,11 +286,11 @@ def test_combined_runs_have_the_record_of_both_texts(small_corpus: Path, first: 
     records = [load_model(run, CPU) for run in runs]
     characters = {character for run in records for character in run.source.characters}
     average(runs, small_corpus.parent / "average", "cpu")
-    combined = [
+    combinations = [
         Translator.load(*runs, device="cpu"),
         Translator.load(*runs[::-1], device="cpu"),
         Translator.load(small_corpus.parent / "average", device="cpu"),
     ]
-    for translator in combined:
+    for translator in combinations:
         assert set(translator.source.characters) == characters
         assert translator.limit.ratio == max(run.limit.ratio for run in records)

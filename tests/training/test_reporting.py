@@ -49,8 +49,8 @@ def test_other_ranks_report_by_the_same_calls_and_write_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made = {name for name in vars(RunReporter) if not name.startswith("_")}
-    assert made - vars(Reporter).keys() == set()
+    methods = {name for name in vars(RunReporter) if not name.startswith("_")}
+    assert methods - vars(Reporter).keys() == set()
     with Reporter() as reporter:
         reporter.log("here")
         reporter.log_step(3, "loss 1")
@@ -171,9 +171,9 @@ def test_samples_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
         reporter.metrics(6, {"train_loss": 0.25})
         reporter.roll_back(2)
         reporter.samples(3, [SAMPLE])
-    found = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
-    assert [(each.pop("step"), each["line"]) for each in found] == [(2, 3), (2, 5), (3, 3)]
-    assert found[0] == SAMPLE._asdict()
+    samples = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
+    assert [(sample.pop("step"), sample["line"]) for sample in samples] == [(2, 3), (2, 5), (3, 3)]
+    assert samples[0] == SAMPLE._asdict()
     rows = [line.split(" ", 2)[2] for line in text_of(tmp_path / LOG).splitlines()[-3:]]
     assert rows == [
         "line 3       \\u0085 a | b",
@@ -218,10 +218,10 @@ def test_tensorboard_shows_samples(tmp_path: Path, small_corpus: Path) -> None:
     texts = [f"samples/{number}/text_summary" for number in (1, 2, 3)]
     assert tags["tensors"] == texts
     for number, name in enumerate(texts):
-        shown = [
-            (each.step, each.tensor_proto.string_val[0].decode()) for each in board.Tensors(name)
+        shown_samples = [
+            (event.step, event.tensor_proto.string_val[0].decode()) for event in board.Tensors(name)
         ]
-        wanted = [
+        expected = [
             (
                 line["step"],
                 f"source: {line['source']}  \nreference: {line['reference']}  \n"
@@ -229,7 +229,7 @@ def test_tensorboard_shows_samples(tmp_path: Path, small_corpus: Path) -> None:
             )
             for line in lines[number::3]
         ]
-        assert shown == wanted
+        assert shown_samples == expected
 
 
 def test_a_resumed_run_continues_the_same_files(tmp_path: Path) -> None:
@@ -267,8 +267,8 @@ def test_truncate_metrics_keeps_the_lines_up_to_a_step(tmp_path: Path, step: int
     path = tmp_path / METRICS
     path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     truncate_metrics(path, step)
-    kept = [line for line in LINES if json.loads(line)["step"] <= step]
-    assert text_of(path) == "".join(f"{line}\n" for line in kept)
+    kept_lines = [line for line in LINES if json.loads(line)["step"] <= step]
+    assert text_of(path) == "".join(f"{line}\n" for line in kept_lines)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, len(LINES[0]) - 1, len(LINES[0])])

@@ -30,7 +30,8 @@ def scores(metric: str, score: float, loss: float) -> ValidationScores:
 
 def recorded(config: TrainingConfig, *validations: tuple[float, float]) -> tuple[Progress, int]:
     """Return progress after validations of (score, loss), and the number of the best, from 1."""
-    progress, best = Progress(), 0
+    progress = Progress()
+    best = 0
     for number, (score, loss) in enumerate(validations, start=1):
         progress.step = 100 * number
         if record(progress, config, scores(config.metric.name, score, loss)):
@@ -64,15 +65,17 @@ def test_the_best_validation_is_chosen_by_the_metric(
 def test_the_best_of_many_is_the_first_maximum(metric: str, seed: int) -> None:
     generator = random.Random(seed)
     top = 2 * FLOORS.get(metric, 1.0)
-    found = [(round(generator.uniform(0, top), 1), round(generator.random(), 1)) for _ in range(30)]
+    scores_and_losses = [
+        (round(generator.uniform(0, top), 1), round(generator.random(), 1)) for _ in range(30)
+    ]
 
     def rank(number: int) -> tuple[float, float]:
-        score, loss = found[number]
-        above = metric != "loss" and score > FLOORS[metric]
-        return (score if above else 0.0, -loss)
+        score, loss = scores_and_losses[number]
+        is_above_floor = metric != "loss" and score > FLOORS[metric]
+        return (score if is_above_floor else 0.0, -loss)
 
-    _, best = recorded(settings(metric=metric), *found)
-    assert best - 1 == max(range(len(found)), key=rank)
+    _, best = recorded(settings(metric=metric), *scores_and_losses)
+    assert best - 1 == max(range(len(scores_and_losses)), key=rank)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,8 @@ def test_better_weights_are_kept_however_small_the_improvement() -> None:
 @pytest.mark.parametrize("factor", [0.5, 0.1, 0.7])
 def test_a_plateau_decays_the_rate_until_patience_ends_training(factor: float) -> None:
     config = settings(decay={"plateau": factor}, patience=2)
-    progress, notes = Progress(step=1), []
+    progress = Progress(step=1)
+    notes = []
     record(progress, config, ValidationScores(1.0, 10.0))
     for step in range(2, 100):
         progress.step = step
@@ -152,8 +156,8 @@ def test_the_log_names_the_metric(metric: str, text: str) -> None:
 
 
 def test_scores_are_shown_and_written() -> None:
-    shown = str(ValidationScores(2.0, 12.34, 45.67))
-    assert shown == "loss 2.000, perplexity 7.39, BLEU 12.3, chrF 45.7"
+    text = str(ValidationScores(2.0, 12.34, 45.67))
+    assert text == "loss 2.000, perplexity 7.39, BLEU 12.3, chrF 45.7"
     assert list(ValidationScores(2.0, 1.0).figures()) == [
         "valid_loss",
         "valid_perplexity",

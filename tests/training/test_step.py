@@ -50,7 +50,10 @@ def everything(run: TrainingSession) -> list[Tensor]:
     """Return copies of the weights, their averages and the optimizer's state."""
     states = [value for state in run.optimizer.state.values() for value in state.values()]
     weights = [*named_weights(run.model).values(), *run.averages.values()]
-    tensors = [*weights, *(each for each in states if each is not None)]
+    tensors = [
+        *weights,
+        *(optional_tensor for optional_tensor in states if optional_tensor is not None),
+    ]
     return copy.deepcopy(tensors)
 
 
@@ -59,7 +62,8 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 
 
 def test_every_step_draws_other_dropout(small_corpus: Path) -> None:
-    run, seeds = prepared(small_corpus), []
+    run = prepared(small_corpus)
+    seeds = []
     for _ in range(3):
         take(run, range(4))
         seeds.append(torch.initial_seed())
@@ -70,26 +74,28 @@ def test_every_step_draws_other_dropout(small_corpus: Path) -> None:
 def test_both_passes_may_use_tensor_cores_for_the_lstm(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
-    run, inside, seen = prepared(small_corpus, f"training.precision={precision}"), [False], []
+    run = prepared(small_corpus, f"training.precision={precision}")
+    is_inside = [False]
+    seen = []
 
     @contextmanager
     def entered(device: torch.device, name: str) -> Iterator[None]:
         assert (device, name) == (run.device, precision)
-        inside[0] = True
+        is_inside[0] = True
         yield
-        inside[0] = False
+        is_inside[0] = False
 
     def observed(*arguments: Any) -> Losses:
         losses = batch_loss(*arguments)
-        seen.append(("forward", inside[0]))
-        losses.objective.register_hook(lambda _: seen.append(("backward", inside[0])))
+        seen.append(("forward", is_inside[0]))
+        losses.objective.register_hook(lambda _: seen.append(("backward", is_inside[0])))
         return losses
 
     monkeypatch.setattr(step_module, "tensor_cores_for_lstm", entered)
     monkeypatch.setattr(step_module, "batch_loss", observed)
     take(run, range(4))
     assert seen == [("forward", True), ("backward", True)]
-    assert not inside[0]
+    assert not is_inside[0]
 
 
 def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
@@ -101,7 +107,7 @@ def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
         run = prepared(small_corpus)
         sums = OwnGradients()
         run.run = OpenRun(group=sums)
-        monkeypatch.setattr(step_module, "_divisor_of_all_ranks", lambda _, each=divisor: each)
+        monkeypatch.setattr(step_module, "_divisor_of_all_ranks", lambda _, total=divisor: total)
         take(run, range(4))
         steps.append((sums.largest, everything(run)))
     (largest, weights), (divided, same_weights) = steps
@@ -149,15 +155,16 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
 ) -> None:
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     take(run, range(8))
-    before, losses = everything(run), run.progress.losses.clone()
+    tensors_before = everything(run)
+    losses = run.progress.losses.clone()
     with monkeypatch.context() as patch:
         patch.setattr(step_module, "batch_loss", loss)
         take(run, range(8, 16))
-    assert same(everything(run), before)
+    assert same(everything(run), tensors_before)
     assert torch.equal(run.progress.losses, losses)
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
     take(run, range(16, 24))
-    assert not same(everything(run), before)
+    assert not same(everything(run), tensors_before)
     assert run.progress.losses.isfinite().all()
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
@@ -245,7 +252,7 @@ def test_micro_batches_have_the_gradient_of_the_batch(
     torch.testing.assert_close(
         parts.progress.losses, complete.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
-    gradients = (each.grad for each in complete.model.parameters())
+    gradients = (weight.grad for weight in complete.model.parameters())
     for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
 

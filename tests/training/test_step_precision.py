@@ -31,7 +31,8 @@ LIMITS = ("training.max_steps=6", "training.validate_every=3", "decoding.max_len
 
 def test_the_loss_scale_follows_its_rule() -> None:
     state = torch.tensor([1024.0, 0.0])
-    scale, steps = 1024.0, 0
+    scale = 1024.0
+    steps = 0
     generator = torch.Generator().manual_seed(1)
     for number in range(3 * GROWTH_STEPS):
         skipped = number < 20 and bool(torch.rand((), generator=generator) < 0.3)
@@ -82,12 +83,12 @@ def step(session: TrainingSession) -> bool:
 def test_an_overflow_halves_the_scale_and_changes_no_weight(small_corpus: Path) -> None:
     session = prepared(small_corpus, "training.precision=fp16")
     session.progress.loss_scale[0] = 2.0**24
-    weights = [each.clone() for each in session.model.parameters()]
+    weights = [weight.clone() for weight in session.model.parameters()]
     skipped = 0
     while step(session):
         skipped += 1
-        for before, after in zip(weights, session.model.parameters(), strict=True):
-            assert torch.equal(before, after)
+        for weight_before, weight_after in zip(weights, session.model.parameters(), strict=True):
+            assert torch.equal(weight_before, weight_after)
     assert skipped > 0
     assert session.progress.loss_scale.tolist() == [2.0 ** (24 - skipped), 1]
 
@@ -100,9 +101,11 @@ def test_the_loss_scale_does_not_change_the_step(small_corpus: Path) -> None:
         session = prepared(small_corpus, "training.precision=fp16", f"run_dir={run}")
         session.progress.loss_scale[0] = scale
         assert not step(session)
-        gradients.append([each.grad for each in session.model.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        assert torch.isclose(one, other, rtol=0, atol=1e-3 * other.abs().max().item()).all()
+        gradients.append([parameter.grad for parameter in session.model.parameters()])
+    for gradient, scaled_gradient in zip(*gradients, strict=True):
+        assert torch.isclose(
+            gradient, scaled_gradient, rtol=0, atol=1e-3 * scaled_gradient.abs().max().item()
+        ).all()
 
 
 @pytest.mark.thorough
@@ -114,28 +117,28 @@ def test_a_resumed_run_has_the_same_loss_scale(
     fp16 = ["training.precision=fp16", "training.decay=constant"]
     arguments = ["train", str(small_corpus), *LIMITS, *fp16]
     assert main([*arguments, f"run_dir={folder / 'one'}"]) == 0
-    other = f"run_dir={folder / 'other'}"
-    assert main([*arguments, other, "training.max_steps=3"]) == 0
-    assert main([*arguments, other, "--resume"]) == 0
+    other_run = f"run_dir={folder / 'other'}"
+    assert main([*arguments, other_run, "training.max_steps=3"]) == 0
+    assert main([*arguments, other_run, "--resume"]) == 0
     assert (folder / "one" / BEST).read_bytes() == (folder / "other" / BEST).read_bytes()
     states = [read_state(folder / name) for name in ("one", "other")]
     scales = [state.progress.loss_scale.tolist() for state in states if state is not None]
     assert scales == [[8 * INITIAL_LOSS_SCALE, 0.0]] * 2
 
 
-@one_quick(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
+@one_quick(("ratio", "precision"), [(0.6, "bf16"), (1.4, "float32")])
 def test_auto_is_decided_by_speed_once_when_the_run_starts(
-    ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+    ratio: float, precision: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_module, "_bf16_time", lambda: ratio)
     run = small_corpus.parent / "auto"
     arguments = ["train", str(small_corpus), *LIMITS, "training.precision=auto", f"run_dir={run}"]
     assert main([*arguments, "training.max_steps=3", "training.decay=constant"]) == 0
-    assert re.search(rf"threads?, {chosen}$", (run / LOG).read_text(), re.MULTILINE)
+    assert re.search(rf"threads?, {precision}$", (run / LOG).read_text(), re.MULTILINE)
     monkeypatch.setattr(device_module, "_bf16_time", lambda: 2 - ratio)
     assert main([*arguments, "training.decay=constant", "--resume"]) == 0
     explicit = run.with_name("explicit")
-    arguments[-2:] = [f"training.precision={chosen}", f"run_dir={explicit}"]
+    arguments[-2:] = [f"training.precision={precision}", f"run_dir={explicit}"]
     assert main([*arguments, "training.decay=constant"]) == 0
     assert losses_of(run) == losses_of(explicit)
 

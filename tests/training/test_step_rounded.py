@@ -30,17 +30,19 @@ CASES_OF = {
 WEIGHTS = {"smoothed": (0.1,), "r-drop": (0.1, 1.0), "all": (0.0, 0.5, 0.3, 0.2)}
 
 
-def ids(rows: int, most: int, seed: int) -> list[list[int]]:
+def ids(rows: int, max_length: int, seed: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, most + 1, (rows,), generator=generator).tolist()
+    lengths = torch.randint(1, max_length + 1, (rows,), generator=generator).tolist()
     return [torch.randint(4, 11, (length,), generator=generator).tolist() for length in lengths]
 
 
 def some_batch(rows: int = 5, guided: bool = False) -> Batch:
-    src, tgt = ids(rows, 9, 1), ids(rows, 7, 2)
+    src = ids(rows, 9, 1)
+    tgt = ids(rows, 7, 2)
     if not guided:
         return make_batch(src, tgt)
-    width, length = 1 + max(map(len, src)), 1 + max(map(len, tgt))
+    width = 1 + max(map(len, src))
+    length = 1 + max(map(len, tgt))
     words = torch.arange(width).expand(rows, -1).clamp(max=6)
     return make_batch(src, tgt, words, torch.rand(rows, length, 6).softmax(-1))
 
@@ -62,7 +64,8 @@ def test_a_rounded_batch_has_few_sizes_and_the_same_pairs(rows: int) -> None:
     sizes = len(rounded.src), rounded.src.shape[1], rounded.tgt_in.shape[1]
     assert [size % step for size, step in zip(sizes, (32, 8, 8), strict=True)] == [0, 0, 0]
     assert rounded.real is not None
-    real, width = rounded.real.bool(), rounded.tgt_in.shape[1]
+    real = rounded.real.bool()
+    width = rounded.tgt_in.shape[1]
     assert rounded.tgt_positions.view(width, -1)[:, 0].tolist() == list(range(width))
     order = rounded.tgt_positions[real].argsort()
     assert rounded.tgt_out[real][order].tolist() == batch.tgt_out.tolist()
@@ -153,8 +156,8 @@ def test_static_steps_have_the_losses_and_gradients_of_the_usual_ones(
             torch.testing.assert_close(
                 gradient, expected[parameter], rtol=0, atol=tolerance, msg=parameter
             )
-        for mine, other in zip(tensors_of(static), tensors_of(usual), strict=True):
-            mine.copy_(other)
+        for mine, usual_tensor in zip(tensors_of(static), tensors_of(usual), strict=True):
+            mine.copy_(usual_tensor)
     assert usual.progress.skipped_steps() == static.progress.skipped_steps() == []
 
 
@@ -167,18 +170,22 @@ def test_equal_gradients_give_equal_static_updates(small_corpus: Path) -> None:
         session.progress.step = 1
         take_step(session, own_batches(session, rows), 1e-2)
     tensors = zip(tensors_of(static), tensors_of(usual), strict=True)
-    for mine, other in tensors:
-        mine.copy_(other)
+    for mine, usual_tensor in tensors:
+        mine.copy_(usual_tensor)
     generator = torch.Generator().manual_seed(3)
-    for weight, other in zip(static.model.parameters(), usual.model.parameters(), strict=True):
+    for weight, usual_tensor in zip(
+        static.model.parameters(), usual.model.parameters(), strict=True
+    ):
         weight.grad = torch.randn(weight.shape, generator=generator)
-        other.grad = weight.grad.clone()
-    before = [tensor.clone() for tensor in tensors_of(usual)]
-    sums, tokens, rates = torch.ones(2), torch.tensor(3.0), (2**-7, 0.25)
+        usual_tensor.grad = weight.grad.clone()
+    tensors_before = [tensor.clone() for tensor in tensors_of(usual)]
+    sums = torch.ones(2)
+    tokens = torch.tensor(3.0)
+    rates = (2**-7, 0.25)
     _update(usual, rates, sums, tokens)
     _update(static, torch.tensor(rates), sums, tokens)
     assert all(map(torch.equal, tensors_of(static), tensors_of(usual)))
-    assert not any(map(torch.equal, tensors_of(usual), before))
+    assert not any(map(torch.equal, tensors_of(usual), tensors_before))
 
 
 def test_a_static_step_keeps_the_tensors_that_graphs_read(small_corpus: Path) -> None:
@@ -196,7 +203,9 @@ def test_a_static_step_keeps_the_tensors_that_graphs_read(small_corpus: Path) ->
 
 
 def test_functions_are_called_as_they_are_where_nothing_can_be_captured() -> None:
-    graphs, layer, calls = Graphs(torch.device("cpu")), nn.Linear(3, 2), []
+    graphs = Graphs(torch.device("cpu"))
+    layer = nn.Linear(3, 2)
+    calls = []
 
     def project(inputs: Tensor) -> Tensor:
         calls.append(len(inputs))

@@ -106,12 +106,12 @@ def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     by_time = ("training.max_epochs=null", f"training.decay={decay}", "training.log_every=1")
     complete = trained(small_corpus, *by_time, "training.max_minutes=2", run="complete")
     steps = trained(small_corpus, *by_time, "training.max_steps=8", run="steps")
-    found, wanted = (
+    resumed, uninterrupted = (
         [line["learning_rate"] for line in lines_of(run / METRICS) if "learning_rate" in line]
         for run in (complete, steps)
     )
-    assert len(found) == 8
-    assert found == pytest.approx(wanted)
+    assert len(resumed) == 8
+    assert resumed == pytest.approx(uninterrupted)
 
     def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         if run.progress.step == 5:

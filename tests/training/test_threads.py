@@ -36,11 +36,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measure:
     now = 0.0
     numbers = list[int]()
 
-    def measure(alone: float, together: float) -> list[int]:
+    def measure(seconds_alone: float, seconds_together: float) -> list[int]:
         def gradient(*arguments: Any) -> object:
             nonlocal now
             numbers.append(torch.get_num_threads())
-            now += alone if numbers[-1] == 1 else together
+            now += seconds_alone if numbers[-1] == 1 else seconds_together
             return compute_gradient(*arguments)
 
         monkeypatch.setattr(threads, "compute_gradient", gradient)
@@ -84,9 +84,9 @@ def test_the_choice_changes_no_weight(small_corpus: Path, measured: Measure) -> 
     measured(1.0, 2.0)
     train(timed, "cpu")
     torch.set_num_threads(1)
-    usual = load_config(small_corpus, [*overrides, f"run_dir={small_corpus.parent}/usual"])
-    train(usual, "cpu")
-    weights = [read_tensors(config.run_dir / BEST) for config in (timed, usual)]
+    untimed = load_config(small_corpus, [*overrides, f"run_dir={small_corpus.parent}/usual"])
+    train(untimed, "cpu")
+    weights = [read_tensors(config.run_dir / BEST) for config in (timed, untimed)]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 

@@ -41,11 +41,11 @@ def test_a_trained_run_has_folder_history_and_translator(small_corpus: Path) -> 
     for wrong in (references[0], set(references), [references[0], references], [1, 2]):
         with pytest.raises(TypeError, match="references"):
             run.translator.evaluate(source, wrong)  # type: ignore[arg-type]
-    others = [f"{line} ba" for line in references]
-    scores = run.translator.evaluate(iter(source), (iter(references), others))
-    assert scores == score(translations, [references, others])
+    second_references = [f"{line} ba" for line in references]
+    scores = run.translator.evaluate(iter(source), (iter(references), second_references))
+    assert scores == score(translations, [references, second_references])
     with pytest.raises(UserError, match="11 lines but reference 2 has 10"):
-        run.translator.evaluate(source, [references, others[1:]])
+        run.translator.evaluate(source, [references, second_references[1:]])
 
 
 @pytest.mark.thorough
