@@ -40,14 +40,16 @@ settings.register_profile(
     "busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("busy")
-ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
+ONSETS = "bdgklmnprstvz"
+VOWELS = "aeiou"
 
 
 def pytest_report_header() -> str:
     """Return what results of floating-point operations depend on."""
     import torch
 
-    capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    capability = torch.backends.cpu.get_cpu_capability()
+    threads = torch.get_num_threads()
     return f"torch {torch.__version__}: {threads} thread(s), CPU capability {capability}"
 
 
@@ -60,14 +62,18 @@ def toy_words(count: int) -> list[str]:
     ]
 
 
-def toy_pairs(count: int, seed: int, most: int = 9) -> tuple[list[str], list[str]]:
+def toy_pairs(count: int, seed: int, max_words: int = 9) -> tuple[list[str], list[str]]:
     """Return toy sentence pairs; the target has the words in reverse order and shifted vowels.
 
     Sentences have two words at least and `most` at most.
     """
-    lexicon, generator = toy_words(90), random.Random(seed)
+    lexicon = toy_words(90)
+    generator = random.Random(seed)
     shifted = str.maketrans(VOWELS, VOWELS[1:] + VOWELS[0])
-    src = [" ".join(generator.choices(lexicon, k=generator.randint(2, most))) for _ in range(count)]
+    src = [
+        " ".join(generator.choices(lexicon, k=generator.randint(2, max_words)))
+        for _ in range(count)
+    ]
     tgt = [" ".join(reversed(sentence.split())).translate(shifted) for sentence in src]
     return [f"{sentence}." for sentence in src], [f"{sentence}!" for sentence in tgt]
 
@@ -202,7 +208,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
     return run
 
 
-def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -> None:
+def copy_with_vocabularies(run: Path, target: Path, vocabularies: Vocabularies) -> None:
     """Copy a run with its weights, but with another vocabulary."""
     import torch
 
@@ -212,10 +218,10 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     from seq2seq.runs.run_config import provenance_of
 
     loaded = load_model(run, torch.device("cpu"))
-    create_run(other, loaded.config, vocabularies)
+    create_run(target, loaded.config, vocabularies)
     origin = provenance_of(loaded.config, vocabularies, model_keys_only=True)
     header = weights_header(loaded.limit, 7, 1.25, origin)
-    save_weights(other / BEST, named_weights(loaded.model), header)
+    save_weights(target / BEST, named_weights(loaded.model), header)
 
 
 def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -> int:
@@ -283,6 +289,12 @@ def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path
     return tiny_runs[request.param]
 
 
+@pytest.fixture
+def luong(tiny_runs: dict[str, Path]) -> Path:
+    """Return the run with Luong's decoder."""
+    return tiny_runs["luong"]
+
+
 @pytest.fixture(scope="session")
 def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     """Load the run with Bahdanau's decoder as a server does."""
@@ -297,8 +309,8 @@ def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
     """Start a server with the defaults; tests must not change its state."""
     from cases.server import serve
 
-    with serve(tiny_pairs) as found:
-        yield found
+    with serve(tiny_pairs) as server:
+        yield server
 
 
 @pytest.fixture
@@ -326,6 +338,12 @@ def small_corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def src_file(small_corpus: Path) -> Path:
+    """Return the path of eleven lines of source text."""
+    return small_corpus.parent / "test.src"
+
+
+@pytest.fixture
 def short_sentences(small_corpus: Path) -> None:
     """Shorten the sentences of the small corpus: steps and validations take less time."""
     write_small_corpus(small_corpus.parent, short=True)
@@ -333,12 +351,13 @@ def short_sentences(small_corpus: Path) -> None:
 
 def write_small_corpus(folder: Path, short: bool = False) -> Path:
     """Write text and a config that trains in a second, or in less if `short`; return the config."""
-    most, valid, batch_tokens, max_length = (4, 5, 220, 5) if short else (9, 9, 450, 9)
+    max_words, valid, batch_tokens, max_length = (4, 5, 220, 5) if short else (9, 9, 450, 9)
     for split, count, seed in (("train", 120, 1), ("valid", valid, 2), ("test", 11, 3)):
-        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed, most), strict=True):
+        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed, max_words), strict=True):
             content = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
-    config, here = folder / "config.yaml", folder.as_posix()
+    config = folder / "config.yaml"
+    here = folder.as_posix()
     config.write_text(
         f"""\
 name: small

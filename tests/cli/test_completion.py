@@ -32,5 +32,5 @@ def test_bash_completes_a_command_and_an_option(
         test = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; source {script}"
         function = "$(complete -p seq2seq | grep -o '_shtab[a-z0-9_]*')"
         call = f"{test}; {function}; echo ${{COMPREPLY[*]}}"
-        done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, check=False)
-        assert expected in done.stdout.split(), done.stderr
+        process = subprocess.run(["bash", "-c", call], capture_output=True, text=True, check=False)
+        assert expected in process.stdout.split(), process.stderr

@@ -13,20 +13,10 @@ from sacrebleu.metrics.ter import TER
 
 
 @pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
-@pytest.fixture
-def src(small_corpus: Path) -> Path:
-    """Return the path of eleven lines of source text."""
-    return small_corpus.parent / "test.src"
-
-
-@pytest.fixture
-def texts(src: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """Return a partially correct hypothesis for each line of `src`, and the references."""
-    hyp, ref = tmp_path / "hyp", src.with_suffix(".tgt")
+def texts(src_file: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Return a partially correct hypothesis for each line of `src_file`, and the references."""
+    hyp = tmp_path / "hyp"
+    ref = src_file.with_suffix(".tgt")
     lines = [
         f"{line} {line[:2]} u" if i % 3 else line.replace("a", "o").title()
         for i, line in enumerate(lines_of(ref))
@@ -55,31 +45,32 @@ def table_scores(result: Result) -> list[str]:
 
 
 def test_a_run_is_scored_as_sacrebleu_scores_its_output(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src_file: Path, tmp_path: Path
 ) -> None:
-    ref, kept = src.with_suffix(".tgt"), tmp_path / "kept"
-    result = call("evaluate", "-m", luong, "-i", src, "-r", ref, "-o", kept)
-    assert kept.read_bytes() == call("translate", "-m", luong, "-i", src).out
-    scores = sacrebleu_scores(kept, ref)
+    ref = src_file.with_suffix(".tgt")
+    output = tmp_path / "kept"
+    result = call("evaluate", "-m", luong, "-i", src_file, "-r", ref, "-o", output)
+    assert output.read_bytes() == call("translate", "-m", luong, "-i", src_file).out
+    scores = sacrebleu_scores(output, ref)
     assert table_scores(result) == [f"{score:.1f}" for score in scores]
     assert "nrefs:1|" in result.out.decode()
-    assert call("evaluate", "--hyp", kept, "-r", ref) == result
+    assert call("evaluate", "--hyp", output, "-r", ref) == result
 
 
 def test_references_not_in_nfc_are_noted_and_scored_unchanged(
     call: Call, luong: Path, tmp_path: Path
 ) -> None:
-    src, ref, hyp = (tmp_path / name for name in ("a.src", "a.ref", "a.hyp"))
-    src.write_text("zu ba ki.\n" * 3, encoding="utf-8")
-    call("translate", "-m", luong, "-i", src, "-o", hyp)
+    src_file, ref, hyp = (tmp_path / name for name in ("a.src", "a.ref", "a.hyp"))
+    src_file.write_text("zu ba ki.\n" * 3, encoding="utf-8")
+    call("translate", "-m", luong, "-i", src_file, "-o", hyp)
     (words, *_) = lines_of(hyp)
     ref.write_text(f"{words}\n{words} e\u0301\n\u0958 {words}\n", encoding="utf-8")
-    result = call("evaluate", "-m", luong, "-i", src, "-r", ref, "--json", "-")
+    result = call("evaluate", "-m", luong, "-i", src_file, "-r", ref, "--json", "-")
     assert f"note: {ref}: 2 of 3 lines are not in Unicode's NFC" in result.err
     by_hand = sacrebleu_scores(hyp, ref)[0]
     assert json.loads(result.out)["bleu"]["score"] == pytest.approx(by_hand)
     ref.write_text(f"{words}\n" * 3, encoding="utf-8")
-    assert "NFC" not in call("evaluate", "-m", luong, "-i", src, "-r", ref).err
+    assert "NFC" not in call("evaluate", "-m", luong, "-i", src_file, "-r", ref).err
     assert "NFC" not in call("evaluate", "--hyp", hyp, "-r", ref).err
     hyp.write_text("ba \u00e9 ka mo zu\n" * 3, encoding="utf-8")
     ref.write_text("ba e\u0301 ka mo zu\n" * 3, encoding="utf-8")  # renders identically
@@ -97,9 +88,9 @@ def enlarge(*files: Path) -> None:
 
 def test_scores_are_written_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
     hyp, ref = texts
-    few = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
-    assert "note: no intervals and p-values for fewer than 20 lines (here: 11)" in few.err
-    assert few.lines[1].split()[2] == "-"
+    few_lines = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
+    assert "note: no intervals and p-values for fewer than 20 lines (here: 11)" in few_lines.err
+    assert few_lines.lines[1].split()[2] == "-"
     for system in json.loads((tmp_path / "few").read_bytes())["systems"]:
         assert (system["bleu"]["p_value"], system["bleu"]["ci"]) == (None, None)
     enlarge(hyp, ref)
@@ -108,14 +99,14 @@ def test_scores_are_written_as_json(call: Call, texts: tuple[Path, Path], tmp_pa
     printed = call("evaluate", "--hyp", hyp, "-r", ref, "--json", "-")
     tree = json.loads(printed.out)
     assert list(tree) == ["bleu", "chrf", "ter"]
-    assert [each["score"] for each in tree.values()] == pytest.approx(scores)
-    for each in tree.values():
-        low, high = each["ci"]
+    assert [entry["score"] for entry in tree.values()] == pytest.approx(scores)
+    for entry in tree.values():
+        low, high = entry["ci"]
         assert low < high
-        assert "version:" in each["signature"]
+        assert "version:" in entry["signature"]
     result = call("evaluate", "--hyp", hyp, "-r", ref, "--json", tmp_path / "scores.json")
     assert json.loads((tmp_path / "scores.json").read_text(encoding="utf-8")) == tree
-    assert table_scores(result) == [f"{each['score']:.1f}" for each in tree.values()]
+    assert table_scores(result) == [f"{entry['score']:.1f}" for entry in tree.values()]
 
 
 def test_outputs_are_compared_with_the_first_by_their_names(
@@ -123,7 +114,8 @@ def test_outputs_are_compared_with_the_first_by_their_names(
 ) -> None:
     hyp, ref = texts
     enlarge(hyp, ref)
-    better, best = tmp_path / "better", tmp_path / "best"
+    better = tmp_path / "better"
+    best = tmp_path / "best"
 
     def write(path: Path, right: int) -> None:
         lines = [*lines_of(ref)[:right], *lines_of(hyp)[right:]]
@@ -135,18 +127,18 @@ def test_outputs_are_compared_with_the_first_by_their_names(
     options = [word for name in names for word in ("--hyp", name)]
     result = call("evaluate", *options, "-r", ref, "--json", tmp_path / "json")
     assert result.code == 0, result.err
-    wanted = [sacrebleu_scores(path, ref) for path in names]
+    scores_of_systems = [sacrebleu_scores(path, ref) for path in names]
     for place, metric in enumerate(("BLEU", "chrF2", "TER")):
         start = next(n for n, line in enumerate(result.lines) if line.startswith(f"{metric} "))
         rows = [line.split() for line in result.lines[start + 1 : start + 4]]
         assert [row[0] for row in rows] == [str(name) for name in names]
-        assert [row[1] for row in rows] == [f"{scores[place]:.1f}" for scores in wanted]
+        assert [row[1] for row in rows] == [f"{scores[place]:.1f}" for scores in scores_of_systems]
     assert f"p: of the difference from {hyp}, " in result.out.decode()
     systems = json.loads((tmp_path / "json").read_text(encoding="utf-8"))["systems"]
     assert [system["name"] for system in systems] == [str(name) for name in names]
-    for system, scores in zip(systems, wanted, strict=True):
-        found = [system[key]["score"] for key in ("bleu", "chrf", "ter")]
-        assert found == pytest.approx(scores)
+    for system, scores in zip(systems, scores_of_systems, strict=True):
+        scores_in_json = [system[key]["score"] for key in ("bleu", "chrf", "ter")]
+        assert scores_in_json == pytest.approx(scores)
     p_values = [system["bleu"]["p_value"] for system in systems]
     assert p_values[0] is None
     assert 0 < p_values[1] < 0.2
@@ -173,7 +165,8 @@ def test_hypotheses_are_text_and_references_count_once(
 
 
 def test_text_without_spaces_and_long_lines_give_notes(call: Call, tmp_path: Path) -> None:
-    hyp, ref = tmp_path / "hyp", tmp_path / "ref"
+    hyp = tmp_path / "hyp"
+    ref = tmp_path / "ref"
     for file in (hyp, ref):
         file.write_text(
             "\u5f7c\u306f\u6628\u65e5\u672c\u3092\u8cb7\u3044\u307e\u3057\u305f\n" * 2, "utf-8"
@@ -208,27 +201,28 @@ def test_lowercase_and_several_references_are_supported(
 
 
 def test_the_test_set_defaults_to_that_of_the_config(
-    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, luong: Path, src_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(src.parent)  # files from elsewhere are named
+    monkeypatch.chdir(src_file.parent)  # files from elsewhere are named
     run = tmp_path / "with-test"
     shutil.copytree(luong, run)
     refused(call("evaluate", "-m", run), run, "data.test", "-i FILE")
     tree = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    tree["data"]["test"] = {"src": str(src), "tgt": str(src.with_suffix(".tgt"))}
+    tree["data"]["test"] = {"src": str(src_file), "tgt": str(src_file.with_suffix(".tgt"))}
     (run / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     result = call("evaluate", "-m", run, "-o", tmp_path / "hyp")
-    given = call("evaluate", "-m", run, "-i", src, "-r", src.with_suffix(".tgt"))
-    assert result == given
-    scores = sacrebleu_scores(tmp_path / "hyp", src.with_suffix(".tgt"))
+    with_test_set = call("evaluate", "-m", run, "-i", src_file, "-r", src_file.with_suffix(".tgt"))
+    assert result == with_test_set
+    scores = sacrebleu_scores(tmp_path / "hyp", src_file.with_suffix(".tgt"))
     assert table_scores(result) == [f"{score:.1f}" for score in scores]
 
 
 def test_the_validation_text_can_be_scored(
-    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, luong: Path, src_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(src.parent)  # files from elsewhere are named
-    run, valid = tmp_path / "with-valid", src.with_name("valid.src")
+    monkeypatch.chdir(src_file.parent)  # files from elsewhere are named
+    run = tmp_path / "with-valid"
+    valid = src_file.with_name("valid.src")
     shutil.copytree(luong, run)
     tree = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     tree["data"]["valid"] = {"src": str(valid), "tgt": str(valid.with_suffix(".tgt"))}
@@ -236,7 +230,10 @@ def test_the_validation_text_can_be_scored(
     result = call("evaluate", "-m", run, "--split", "valid")
     assert result.code == 0
     assert result == call("evaluate", "-m", run, "-i", valid, "-r", valid.with_suffix(".tgt"))
-    refused(call("evaluate", "--hyp", src, "-r", src, "--split", "valid"), "--split valid cannot")
+    refused(
+        call("evaluate", "--hyp", src_file, "-r", src_file, "--split", "valid"),
+        "--split valid cannot",
+    )
 
 
 def test_sentences_are_listed_worst_first(
@@ -254,28 +251,34 @@ def test_sentences_are_listed_worst_first(
     assert sorted(int(row[0]) for row in rows) == list(range(1, 12))
     assert [float(row[1]) for row in rows] == sorted(float(row[1]) for row in rows)
     assert rows[0][:2] == ["3", "0.0"]
-    bleu, chrf = BLEU(effective_order=True), CHRF()
+    bleu = BLEU(effective_order=True)
+    chrf = CHRF()
     for number, own_bleu, own_chrf, hypothesis, reference in rows:
-        line, own = lines[int(number) - 1], [lines_of(ref)[int(number) - 1]]
-        assert (hypothesis, reference) == (line.replace("\t", " "), own[0])
-        assert own_bleu == f"{bleu.sentence_score(line, own).score:.1f}"
-        assert own_chrf == f"{chrf.sentence_score(line, own).score:.1f}"
+        line = lines[int(number) - 1]
+        references = [lines_of(ref)[int(number) - 1]]
+        assert (hypothesis, reference) == (line.replace("\t", " "), references[0])
+        assert own_bleu == f"{bleu.sentence_score(line, references).score:.1f}"
+        assert own_chrf == f"{chrf.sentence_score(line, references).score:.1f}"
 
 
 def test_sentences_of_a_run_have_their_sources(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src_file: Path, tmp_path: Path
 ) -> None:
-    table, out, ref = tmp_path / "sentences.tsv", tmp_path / "out", src.with_suffix(".tgt")
-    other = tmp_path / "other"
-    other.write_bytes(ref.read_bytes())
-    options = ("-i", src, "-r", ref, "-r", other, "-o", out, "--sentences", table)
+    table = tmp_path / "sentences.tsv"
+    out = tmp_path / "out"
+    ref = src_file.with_suffix(".tgt")
+    second_ref = tmp_path / "other"
+    second_ref.write_bytes(ref.read_bytes())
+    options = ("-i", src_file, "-r", ref, "-r", second_ref, "-o", out, "--sentences", table)
     assert call("evaluate", "-m", luong, *options).code == 0
     head, *rows = [line.split("\t") for line in lines_of(table)]
     assert head[3:] == ["source", "hypothesis", "reference 1", "reference 2"]
     for number, _, _, *row in rows:
         index = int(number) - 1
-        wanted = [lines_of(path)[index].replace("\t", " ") for path in (src, out, ref, ref)]
-        assert row == wanted
+        expected_row = [
+            lines_of(path)[index].replace("\t", " ") for path in (src_file, out, ref, ref)
+        ]
+        assert row == expected_row
 
 
 def test_sentences_of_only_one_system_are_listed(call: Call, texts: tuple[Path, Path]) -> None:
@@ -287,10 +290,10 @@ def test_sentences_of_only_one_system_are_listed(call: Call, texts: tuple[Path, 
 
 
 def test_unequal_counts_are_refused(
-    call: Call, luong: Path, src: Path, texts: tuple[Path, Path], tmp_path: Path
+    call: Call, luong: Path, src_file: Path, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:
     hyp, ref = texts
     ref.write_text("".join(f"{line}\n" for line in lines_of(ref)[:-1]), encoding="utf-8")
-    for how in (("--hyp", hyp), ("-m", luong, "-i", src, "-o", tmp_path / "out")):
+    for how in (("--hyp", hyp), ("-m", luong, "-i", src_file, "-o", tmp_path / "out")):
         refused(call("evaluate", *how, "-r", ref), "has 11 lines but", ref, "has 10")
     assert not (tmp_path / "out").exists()

@@ -57,9 +57,9 @@ def test_all_keys_are_listed_and_can_be_explained(
 def test_a_word_is_searched_in_the_keys_and_what_they_mean(
     word: str, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = [line.split()[0] for line in printed(["explain", word], capsys).splitlines()]
-    assert set(expected) <= set(found)
-    assert len(found) < 10
+    keys = [line.split()[0] for line in printed(["explain", word], capsys).splitlines()]
+    assert set(expected) <= set(keys)
+    assert len(keys) < 10
 
 
 @pytest.mark.parametrize(

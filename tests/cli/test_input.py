@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_batches_have_the_number_of_their_first_line() -> None:
     lines = [b"%d\n" % number for number in range(1, 6)]
-    found = list(numbered(iter(lines), 2, 11))
-    assert found == [(11, lines[:2]), (13, lines[2:4]), (15, lines[4:])]
+    batches = list(numbered(iter(lines), 2, 11))
+    assert batches == [(11, lines[:2]), (13, lines[2:4]), (15, lines[4:])]
 
 
 class Stream(io.RawIOBase):
@@ -69,9 +69,9 @@ def test_a_stream_is_translated_before_its_next_line_is_awaited(
 
 
 @contextmanager
-def streaming(run: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+def streaming(run: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `seq2seq translate --stream` with pipes."""
-    command = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), "--stream", *more]
+    command = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), "--stream", *arguments]
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -117,12 +117,13 @@ def test_a_closed_reader_ends_the_command_quietly(
     """The remaining output exceeds the capacity of a pipe."""
     source = tmp_path / "in"
     source.write_bytes(b"buda ki more ta zu.\n\n\n\n" * 3000)
-    python, run = shlex.quote(sys.executable), shlex.quote(str(tiny_runs["none"]))
+    python = shlex.quote(sys.executable)
+    run = shlex.quote(str(tiny_runs["none"]))
     command = f"{python} -m seq2seq translate -m {run} -b 1 --n-best 1 {how}"
     pipeline = f'cat "{source}" | {command} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
-    done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
-    assert done.stdout.count(b"\n") == 1
-    assert done.stderr.decode() == "0\n"
+    process = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
+    assert process.stdout.count(b"\n") == 1
+    assert process.stderr.decode() == "0\n"
 
 
 def test_a_device_in_a_folder_without_write_permission_is_an_output(

@@ -22,20 +22,26 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("variables", "expected"),
     [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
 )
-def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | None) -> None:
+def test_threads_spin_briefly_by_default(variables: dict[str, str], expected: str | None) -> None:
     program = (
         "import os, sys\nfrom seq2seq.__main__ import main\n"
         "try: main(['--version'])\nexcept SystemExit: pass\n"
         "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     )
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("GOMP", "OMP_W"))}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=own | given, capture_output=True, text=True, check=True
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("GOMP", "OMP_W"))
+    }
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert done.stdout.splitlines()[-1] == f"{expected} False"
+    assert process.stdout.splitlines()[-1] == f"{expected} False"
 
 
 def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback() -> None:

@@ -79,14 +79,14 @@ def test_no_output_replaces_a_file_of_the_run(
     (here / "link").symlink_to("run/best.safetensors")
     (here / "hard").hardlink_to(here / "run" / "vocabulary" / "joint.model")
     (here / "folder").symlink_to("run")
-    before = contents(here)
+    contents_before = contents(here)
     assert main([*call.split(), path]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(
         rf"seq2seq: error: {Path(path)}: is a file of the run \S*run; choose another name\n", err
     )
-    assert contents(here) == before
+    assert contents(here) == contents_before
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_no_output_replaces_an_input(
     (here / "link").symlink_to("IN")
     (here / "hard").hardlink_to(here / "IN")
     (here / "links").symlink_to(".")
-    before = contents(here)
+    contents_before = contents(here)
     assert main([*call.split(), path]) == 2
     assert f"{Path(path)}: is already read or written by this" in capsys.readouterr().err
-    assert contents(here) == before
+    assert contents(here) == contents_before
 
 
 def test_the_temporary_file_replaces_no_input(
@@ -133,11 +133,11 @@ def test_an_interrupted_output_replaces_no_input(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "test.src").rename("out.incomplete")
-    before = contents(here)
+    contents_before = contents(here)
     assert main(["translate", "-m", "run", "-i", "out.incomplete", "-o", "out"]) == 2
     message = "out: is written as out.incomplete if the command fails, which this command reads"
     assert message in capsys.readouterr().err
-    assert contents(here) == before
+    assert contents(here) == contents_before
 
 
 @pytest.mark.parametrize("output", ["cmp/curves.svg", "cmp/small-seed2.valid.hyp"])
@@ -152,7 +152,9 @@ def test_a_comparison_does_not_replace_its_inputs(
     assert (here / output).read_bytes() == (here / "train.src").read_bytes()
     for path in (output, "cmp/small-seed1/best.safetensors"):
         assert main(["compare", "config.yaml", "-o", "cmp", "--json", path]) == 2
-    assert [each.name for each in (here / "cmp").iterdir()] == [Path(output).name]
+    assert [path_in_folder.name for path_in_folder in (here / "cmp").iterdir()] == [
+        Path(output).name
+    ]
 
 
 @pytest.mark.parametrize("option", ["--overwrite", "--resume"])
@@ -161,10 +163,10 @@ def test_training_refuses_text_files_that_its_run_replaces(
     here: Path, capsys: pytest.CaptureFixture[str], text: str, option: str
 ) -> None:
     (here / text).write_bytes((here / "train.src").read_bytes())
-    before = contents(here)
+    contents_before = contents(here)
     assert main(["train", "config.yaml", f"data.train.src={text}", option]) == 2
     assert f"data: {text} is one of the files that the run in " in capsys.readouterr().err
-    assert contents(here) == before
+    assert contents(here) == contents_before
 
 
 @pytest.mark.parametrize("path", ["run/hyp.txt", "run/best.safetensors.txt", "new"])
@@ -220,16 +222,16 @@ def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) ->
             assert process.wait(600) == 128 + number
         assert process.stderr is not None
         error = process.stderr.read().decode()
-    kept = (here / "out.incomplete").read_bytes()
+    incomplete = (here / "out.incomplete").read_bytes()
     assert sorted(path.name for path in here.glob("out*")) == ["out.incomplete"]
-    assert kept.count(b"\n") in (2, 4)
-    count = kept.count(b"\n")
+    assert incomplete.count(b"\n") in (2, 4)
+    count = incomplete.count(b"\n")
     note = f"out.incomplete: the translations of the first {count} lines\n"
     assert error.endswith(f"{note}seq2seq: error: interrupted\n")
     assert (
         main(["translate", "-m", "run", "-o", "complete", *["ba ba.", "zu."] * (count // 2)]) == 0
     )
-    assert (here / "complete").read_bytes() == kept
+    assert (here / "complete").read_bytes() == incomplete
 
 
 @pytest.mark.parametrize("options", [(), ("--n-best", "2", "-b", "2"), ("--json",)])
@@ -266,15 +268,17 @@ def fail_after(text: str, path: Path, lines_of_each: int = 1) -> None:
         raise RunError("no space")
 
 
-@pytest.mark.parametrize(("each", "kept", "note"), [(1, 5, "5 pairs"), (2, 4, "2 pairs")])
+@pytest.mark.parametrize(
+    ("part_size", "line_count", "note"), [(1, 5, "5 pairs"), (2, 4, "2 pairs")]
+)
 def test_complete_lines_are_kept_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, each: int, kept: int, note: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, part_size: int, line_count: int, note: str
 ) -> None:
     """A full disk may leave a part of a line, and of the lines of a list."""
     with caplog.at_level("INFO"), pytest.raises(RunError, match="no space"):
-        fail_after("a\nb\nc\nd\ne\nf", tmp_path / "out", each)
+        fail_after("a\nb\nc\nd\ne\nf", tmp_path / "out", part_size)
     incomplete = tmp_path / "out.incomplete"
-    assert incomplete.read_text(encoding="utf-8").splitlines() == list("abcde")[:kept]
+    assert incomplete.read_text(encoding="utf-8").splitlines() == list("abcde")[:line_count]
     assert caplog.messages == [f"{incomplete}: the scores of the first {note}"]
     assert list(tmp_path.iterdir()) == [incomplete]
 
@@ -286,9 +290,12 @@ def test_nothing_is_kept_of_no_complete_line(tmp_path: Path) -> None:
 
 
 def test_lines_are_counted_for_a_bar_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, open_input = [], input_lines.open_input
+    opened = []
+    open_input = input_lines.open_input
     monkeypatch.setattr(
-        input_lines, "open_input", lambda *given: opened.append(given) or open_input(*given)
+        input_lines,
+        "open_input",
+        lambda *arguments: opened.append(arguments) or open_input(*arguments),
     )
     assert main(["translate", "-m", "run", "-i", "test.src", "-o", "out"]) == 0
     assert (here / "out").exists()
@@ -341,12 +348,13 @@ def test_an_incomplete_output_replaces_no_link_and_no_larger_one(tmp_path: Path)
             output.write("line\n" * lines)
             raise ValueError
 
-    kept, precious = tmp_path / "out.incomplete", tmp_path / "precious"
+    incomplete = tmp_path / "out.incomplete"
+    precious = tmp_path / "precious"
     precious.write_text("mine")
-    kept.symlink_to(precious)
+    incomplete.symlink_to(precious)
     for lines, size in ((3, 15), (2, 15), (4, 20)):
         fail(lines)
-        assert kept.stat().st_size == size
-        assert not kept.is_symlink()
+        assert incomplete.stat().st_size == size
+        assert not incomplete.is_symlink()
     assert precious.read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.incomplete", "precious"]

@@ -66,11 +66,13 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every unambiguous abbreviation is refused, with a suggestion of the full option."""
-    known = long_options(command)
-    assert known or command in ("completion", "explain", "runs")  # which have no options
-    for option, action in known:
+    options = long_options(command)
+    assert options or command in ("completion", "explain", "runs")  # which have no options
+    for option, action in options:
         short = option[:-1]
-        if any(other != option and other.startswith(short) for other, _ in known):
+        if any(
+            other_option != option and other_option.startswith(short) for other_option, _ in options
+        ):
             continue
         value = [] if action.nargs == 0 else ["1"]
         error = refusal([command, *ARGUMENTS[command], short, *value], capsys)
@@ -259,11 +261,11 @@ def run(options):
 """
 
 
-def experiment(monkeypatch: pytest.MonkeyPatch, added: str = "") -> dict[str, Any]:
+def experiment(monkeypatch: pytest.MonkeyPatch, added_code: str = "") -> dict[str, Any]:
     """Return a table with a command `experiment`, which exists while the test runs."""
     module = ModuleType("experiments.experiment")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(EXPERIMENT.replace("ADDED", added), module.__dict__)
+    exec(EXPERIMENT.replace("ADDED", added_code), module.__dict__)
     return {"try": {"experiment": ("experiments", "tries something")}}
 
 

@@ -70,7 +70,7 @@ def strict_numbers(tree: object) -> object:
     if isinstance(tree, dict):
         return {key: strict_numbers(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [strict_numbers(each) for each in tree]
+        return [strict_numbers(element) for element in tree]
     return float(tree) if isinstance(tree, str) and NUMBER.fullmatch(tree) else tree
 
 
@@ -99,10 +99,10 @@ def test_the_schema_and_its_defaults_are_valid() -> None:
     checked = 0
     for section in schema["$defs"].values():
         complete = section if "properties" in section else section["anyOf"][-1]
-        for key, each in complete["properties"].items():
-            assert not {"ge", "gt", "le", "lt"} & each.keys()
-            if each.get("default") is not None:
-                validator = jsonschema.Draft202012Validator({**each, "$defs": schema["$defs"]})
-                assert validator.is_valid(each["default"]), key
+        for key, described in complete["properties"].items():
+            assert not {"ge", "gt", "le", "lt"} & described.keys()
+            if described.get("default") is not None:
+                validator = jsonschema.Draft202012Validator({**described, "$defs": schema["$defs"]})
+                assert validator.is_valid(described["default"]), key
                 checked += 1
     assert checked > 30

@@ -24,17 +24,6 @@ Training = tuple[Config, str, bool, bool, Path | None]
 
 
 @pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
-@pytest.fixture
-def src(small_corpus: Path) -> Path:
-    """Return the path of eleven lines of source text."""
-    return small_corpus.parent / "test.src"
-
-
-@pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     """Replace `train`; return a list that records its arguments."""
     calls: list[Training] = []
@@ -91,23 +80,23 @@ def run_script(name: str, arguments: Sequence[object], monkeypatch: pytest.Monke
 def test_scripts_are_equivalent_to_subcommands(
     call: Call,
     luong: Path,
-    src: Path,
+    src_file: Path,
     small_corpus: Path,
     trainings: list[Training],
     capsysbinary: pytest.CaptureFixture[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ref = src.with_suffix(".tgt")
+    ref = src_file.with_suffix(".tgt")
     for script, arguments in (
-        ("translate.py", ["-m", luong, "-i", src, "--n-best", 2]),
-        ("evaluate.py", ["--hyp", src, "-r", ref, "--lowercase"]),
-        ("evaluate.py", ["--hyp", src]),
+        ("translate.py", ["-m", luong, "-i", src_file, "--n-best", 2]),
+        ("evaluate.py", ["--hyp", src_file, "-r", ref, "--lowercase"]),
+        ("evaluate.py", ["--hyp", src_file]),
         ("train.py", [small_corpus, "--overwrite", "seed=5"]),
     ):
-        wanted = call(script.removesuffix(".py"), *arguments)
+        expected = call(script.removesuffix(".py"), *arguments)
         code = run_script(script, arguments, monkeypatch)
         out, err = capsysbinary.readouterr()
-        assert (code, out, err.decode()) == wanted
+        assert (code, out, err.decode()) == expected
     assert trainings[0] == trainings[1]
 
 
@@ -141,8 +130,8 @@ def test_a_signal_saves_the_run_and_resume_continues_it(
     assert b"Traceback" not in err
     steps = metrics.read_bytes().count(b"\n")
     assert f"Stopped at step {steps}, saved." in err.decode()
-    given = shlex.join([str(small_corpus), *overrides, "training.max_epochs=9000", "--resume"])
-    assert f"Resume with: seq2seq train {given}\n" in err.decode()
+    arguments = shlex.join([str(small_corpus), *overrides, "training.max_epochs=9000", "--resume"])
+    assert f"Resume with: seq2seq train {arguments}\n" in err.decode()
     result = call("train", small_corpus, *overrides, f"training.max_steps={steps + 2}", "--resume")
     assert result.code == 0, result.err
     written = [json.loads(line) for line in metrics.read_bytes().splitlines()]

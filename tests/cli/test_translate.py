@@ -12,30 +12,20 @@ from cases.tiers import one_quick
 from seq2seq.inference.translator import Translator
 
 
-@pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
-@pytest.fixture
-def src(small_corpus: Path) -> Path:
-    """Return the path of eleven lines of source text."""
-    return small_corpus.parent / "test.src"
-
-
-def test_a_hyphen_is_standard_input(call: Call, luong: Path, src: Path) -> None:
-    tgt = src.with_suffix(".tgt")
-    source, target = src.read_bytes(), tgt.read_bytes()
+def test_a_hyphen_is_standard_input(call: Call, luong: Path, src_file: Path) -> None:
+    tgt = src_file.with_suffix(".tgt")
+    source = src_file.read_bytes()
+    target = tgt.read_bytes()
     model = ("-m", luong, "--device", "cpu")
-    named = call("translate", *model, "-i", src)
-    assert call("translate", *model, "-i", "-", stdin=source) == named
-    named = call("score", *model, "-i", src, "-r", tgt)
-    assert call("score", *model, "-i", src, "-r", "-", stdin=target) == named
-    assert call("score", *model, "-i", "-", "-r", tgt, stdin=source) == named
-    named = call("evaluate", "--hyp", src, "-r", tgt)
-    assert named.code == 0
-    assert call("evaluate", "--hyp", "-", "-r", tgt, stdin=source) == named
-    assert call("evaluate", "--hyp", src, "-r", "-", stdin=target) == named
+    by_file_name = call("translate", *model, "-i", src_file)
+    assert call("translate", *model, "-i", "-", stdin=source) == by_file_name
+    by_file_name = call("score", *model, "-i", src_file, "-r", tgt)
+    assert call("score", *model, "-i", src_file, "-r", "-", stdin=target) == by_file_name
+    assert call("score", *model, "-i", "-", "-r", tgt, stdin=source) == by_file_name
+    by_file_name = call("evaluate", "--hyp", src_file, "-r", tgt)
+    assert by_file_name.code == 0
+    assert call("evaluate", "--hyp", "-", "-r", tgt, stdin=source) == by_file_name
+    assert call("evaluate", "--hyp", src_file, "-r", "-", stdin=target) == by_file_name
     refused(call("score", *model, "-r", "-"), "- is standard input, which can be one of the texts")
     refused(call("evaluate", "--hyp", "-", "-r", tgt, stdin=b""), "standard input: the file is emp")
     refused(
@@ -74,22 +64,25 @@ def test_text_given_as_arguments_is_translated(call: Call, luong: Path, texts: l
     piped = call("translate", "-m", luong, stdin="".join(f"{text}\n" for text in texts).encode())
     assert call("translate", "-m", luong, *texts) == piped
     assert call("translate", *texts, "-m", luong) == piped
-    first, *others = texts
-    assert call("translate", first, "-m", luong, *others) == piped
+    first, *later_texts = texts
+    assert call("translate", first, "-m", luong, *later_texts) == piped
 
 
-def test_text_is_either_an_argument_or_input(call: Call, luong: Path, src: Path) -> None:
-    for options in (("-i", src), ("--stream",)):
+def test_text_is_either_an_argument_or_input(call: Call, luong: Path, src_file: Path) -> None:
+    for options in (("-i", src_file), ("--stream",)):
         result = call("translate", "-m", luong, "zu", *options)
         refused(result, "TEXT cannot be used with -i or --stream")
-    refused(call("translate", "-m", luong, src), f"{src} is a file; did you mean -i {src}?")
+    refused(
+        call("translate", "-m", luong, src_file),
+        f"{src_file} is a file; did you mean -i {src_file}?",
+    )
 
 
 PLAIN = b"buda ki.\n\nmore ta.\nzu"
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changed_text",
     [
         pytest.param(PLAIN + b"\n", id="final line feed"),
         pytest.param(PLAIN.replace(b"\n", b"\r\n"), id="CRLF"),
@@ -98,26 +91,26 @@ PLAIN = b"buda ki.\n\nmore ta.\nzu"
     ],
 )
 def test_line_ends_and_a_byte_order_mark_do_not_change_translations(
-    call: Call, luong: Path, other: bytes
+    call: Call, luong: Path, changed_text: bytes
 ) -> None:
     plain = call("translate", "-m", luong, stdin=PLAIN)
     assert len(plain.lines) == 4
-    assert call("translate", "-m", luong, stdin=other) == plain
+    assert call("translate", "-m", luong, stdin=changed_text) == plain
 
 
 def test_files_pipes_and_gzip_give_the_same_output(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src_file: Path, tmp_path: Path
 ) -> None:
-    piped = call("translate", "-m", luong, stdin=src.read_bytes())
+    piped = call("translate", "-m", luong, stdin=src_file.read_bytes())
     assert len(piped.lines) == 11
     packed = tmp_path / "in.gz"
-    packed.write_bytes(gzip.compress(src.read_bytes()))
-    for source in (src, packed):
+    packed.write_bytes(gzip.compress(src_file.read_bytes()))
+    for source in (src_file, packed):
         out = tmp_path / "out"
         result = call("translate", "-m", luong, "-i", source, "-o", out)
         assert result == (0, b"", "")
         assert out.read_bytes() == piped.out
-    assert call("translate", "-m", luong, "-i", src, "-o", "-") == piped
+    assert call("translate", "-m", luong, "-i", src_file, "-o", "-") == piped
 
 
 def test_no_input_gives_no_output(call: Call, luong: Path) -> None:
@@ -131,8 +124,8 @@ def test_bytes_that_are_not_utf8_are_replaced_and_reported(call: Call, luong: Pa
     assert result.code == 0
     lines = "2 lines (2, 4) of standard input\n"
     assert result.err == f"note: bytes that are not UTF-8 were replaced in {lines}"
-    repaired = invalid.decode("utf-8", errors="replace").encode()
-    assert call("translate", "-m", luong, stdin=repaired) == (0, result.out, "")
+    replaced_bytes = invalid.decode("utf-8", errors="replace").encode()
+    assert call("translate", "-m", luong, stdin=replaced_bytes) == (0, result.out, "")
 
 
 def test_a_long_list_of_line_numbers_is_truncated(call: Call, luong: Path) -> None:
@@ -155,26 +148,28 @@ def test_an_overlong_word_is_truncated_and_reported(call: Call, luong: Path) -> 
 
 @one_quick("beam", [1, 3])
 def test_output_does_not_depend_on_the_batch_size(
-    call: Call, tiny_run: Path, src: Path, beam: int
+    call: Call, tiny_run: Path, src_file: Path, beam: int
 ) -> None:
-    lines = src.read_bytes().splitlines(keepends=True)
+    lines = src_file.read_bytes().splitlines(keepends=True)
     text = b"".join([*lines[:3], b"\n", *lines[3:8]])
-    found = [
+    results = [
         call("translate", "-m", tiny_run, "-b", beam, "--json", "--batch-size", size, stdin=text)
         for size in (1, 7, 64)
     ]
-    assert len(found[0].lines) == 9
-    assert found[0] == found[1] == found[2]
+    assert len(results[0].lines) == 9
+    assert results[0] == results[1] == results[2]
 
 
-def test_the_beam_size_defaults_to_that_of_the_config(call: Call, luong: Path, src: Path) -> None:
-    text = src.read_bytes()
-    of_config, three, one = (
+def test_the_beam_size_defaults_to_that_of_the_config(
+    call: Call, luong: Path, src_file: Path
+) -> None:
+    text = src_file.read_bytes()
+    of_config, beam_of_three, beam_of_one = (
         call("translate", "-m", luong, "--json", *beam, stdin=text)
         for beam in ((), ("-b", 3), ("-b", 1))
     )
-    assert of_config == three
-    assert three.out != one.out
+    assert of_config == beam_of_three
+    assert beam_of_three.out != beam_of_one.out
 
 
 def test_n_best_gives_exactly_n_lines_per_input_line(call: Call, tiny_run: Path) -> None:
@@ -205,34 +200,34 @@ def test_json_has_all_fields_of_a_translation(call: Call, tiny_run: Path) -> Non
     plain = call("translate", "-m", tiny_run, stdin=text).lines
     result = call("translate", "-m", tiny_run, "--json", stdin=text)
     objects = [json.loads(line) for line in result.lines]
-    assert [each["text"] for each in objects] == plain
-    for line, each in zip(UNUSUAL_LINES, objects, strict=True):
+    assert [fields["text"] for fields in objects] == plain
+    for line, fields in zip(UNUSUAL_LINES, objects, strict=True):
         keys = ["text", "score", "src_tokens", "tgt_tokens", "log_probs", "attention_weights"]
-        assert list(each) == keys
-        assert len(each["log_probs"]) == len(each["tgt_tokens"])
+        assert list(fields) == keys
+        assert len(fields["log_probs"]) == len(fields["tgt_tokens"])
         if not line.strip():
-            assert each["src_tokens"] == each["tgt_tokens"] == []
+            assert fields["src_tokens"] == fields["tgt_tokens"] == []
             continue
-        assert each["src_tokens"][-1] == each["tgt_tokens"][-1] == "</s>"
-        assert each["score"] < 0
+        assert fields["src_tokens"][-1] == fields["tgt_tokens"][-1] == "</s>"
+        assert fields["score"] < 0
         if tiny_run.name.startswith("none"):
-            assert each["attention_weights"] is None
+            assert fields["attention_weights"] is None
             continue
-        assert len(each["attention_weights"]) == len(each["tgt_tokens"])
-        for row in each["attention_weights"]:
-            assert len(row) == len(each["src_tokens"])
+        assert len(fields["attention_weights"]) == len(fields["tgt_tokens"])
+        for row in fields["attention_weights"]:
+            assert len(row) == len(fields["src_tokens"])
             assert sum(row) == pytest.approx(1, abs=1e-4)
 
 
 def test_json_has_n_best_lists_on_request(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "--json", "--n-best", 2, stdin=b"buda\n\n")
-    for each in map(json.loads, result.lines):
-        assert len(each["n_best"]) == 2
-        assert each["n_best"][0] == {
-            "text": each["text"],
-            "score": each["score"],
-            "tokens": each["tgt_tokens"],
-            "log_probs": each["log_probs"],
+    for translation in map(json.loads, result.lines):
+        assert len(translation["n_best"]) == 2
+        assert translation["n_best"][0] == {
+            "text": translation["text"],
+            "score": translation["score"],
+            "tokens": translation["tgt_tokens"],
+            "log_probs": translation["log_probs"],
         }
 
 
@@ -252,39 +247,42 @@ def test_translations_start_with_the_given_prefix(
     prefixes = ["Zu", "ta ", "", "", "", "ka", "x日", "mo, "]
     file = tmp_path / "prefixes"
     file.write_bytes("\r\n".join([*prefixes, ""]).encode())
-    some, one = (
+    in_file, as_option = (
         call(*command, "--prefix-file", file, "--json", "--batch-size", size, stdin=text)
         for size in (3, 1)
     )
-    assert some == one
-    assert some.err == "note: blank lines stay blank, without their prefix: 1 line (2)\n"
-    free = call(*command, "--json", stdin=text).lines
-    for number, (line, prefix) in enumerate(zip(some.lines, prefixes, strict=True), start=1):
-        found = json.loads(line)
+    assert in_file == as_option
+    assert in_file.err == "note: blank lines stay blank, without their prefix: 1 line (2)\n"
+    unconstrained = call(*command, "--json", stdin=text).lines
+    for number, (line, prefix) in enumerate(zip(in_file.lines, prefixes, strict=True), start=1):
+        fields = json.loads(line)
         if number in blank or not prefix:
-            assert line == free[number - 1]
+            assert line == unconstrained[number - 1]
             continue
-        assert f"{found['text']} ".startswith(prefix)
-        weights = found["attention_weights"]
-        assert weights is None or len(weights) == len(found["tgt_tokens"])
+        assert f"{fields['text']} ".startswith(prefix)
+        weights = fields["attention_weights"]
+        assert weights is None or len(weights) == len(fields["tgt_tokens"])
 
 
 def test_an_invalid_prefix_is_refused_before_the_model_is_loaded(
-    call: Call, src: Path, tmp_path: Path
+    call: Call, src_file: Path, tmp_path: Path
 ) -> None:
-    file, nowhere = tmp_path / "prefixes", tmp_path / "nowhere"
+    file = tmp_path / "prefixes"
+    nowhere = tmp_path / "nowhere"
     file.write_text("ba\n" * 10, encoding="utf-8")
     command = ("translate", "-m", nowhere, "--prefix-file", file)
     parts = (f"{file} has 10 lines but", "has 11: line n must", "blank for none")
-    refused(call(*command, "-i", src), src, *parts)
-    refused(call(*command, stdin=src.read_bytes()), "standard input", *parts)
+    refused(call(*command, "-i", src_file), src_file, *parts)
+    refused(call(*command, stdin=src_file.read_bytes()), "standard input", *parts)
     refused(call(*command, "--stream"), "cannot be used with --stream", "use --prefix")
     refused(call(*command, "--prefix", "ba"), "--prefix: not allowed with argument --prefix-file")
-    refused(call(*command, "-i", src, "-o", file), "is already read or written")
+    refused(call(*command, "-i", src_file, "-o", file), "is already read or written")
     refused(call(*command[:-1], tmp_path / "prefixs"), "did you mean")
     refused(call("translate", "-m", nowhere, "--prefix", "a\udcff"), "--prefix: is not UTF-8")
     file.write_text("ba\n" * 10 + "a" * 2001, encoding="utf-8")
-    refused(call(*command, "-i", src), "prefix 11: too long (2,001 characters); use at most 2,000")
+    refused(
+        call(*command, "-i", src_file), "prefix 11: too long (2,001 characters); use at most 2,000"
+    )
 
 
 def test_a_stream_may_have_a_prefix(call: Call, luong: Path) -> None:
@@ -294,7 +292,7 @@ def test_a_stream_may_have_a_prefix(call: Call, luong: Path) -> None:
 
 
 def test_an_ensemble_of_a_model_with_itself_equals_the_model(
-    call: Call, luong: Path, src: Path
+    call: Call, luong: Path, src_file: Path
 ) -> None:
-    one = call("translate", "-m", luong, "-i", src)
-    assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
+    single = call("translate", "-m", luong, "-i", src_file)
+    assert call("translate", "-m", luong, "-m", luong, "-i", src_file) == single

@@ -15,7 +15,10 @@ import pytest
 from cases.environment import project_environment
 
 pytest.importorskip("readline")
-UP, CTRL_C, CTRL_D, LEFT = b"\x1b[A", b"\x03", b"\x04", b"\x1b[D"
+UP = b"\x1b[A"
+CTRL_C = b"\x03"
+CTRL_D = b"\x04"
+LEFT = b"\x1b[D"
 
 
 class Terminal:
@@ -23,19 +26,19 @@ class Terminal:
 
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         self._descriptor, self.process = descriptor, process
-        self.shown = b""
+        self.unread = b""
 
     def write(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
 
     def until(self, text: bytes) -> bytes:
         """Return what is shown up to a text, and wait for that."""
-        while text not in self.shown:
+        while text not in self.unread:
             ready, _, _ = select.select([self._descriptor], [], [], 600)
-            assert ready, self.shown
-            self.shown += self._read()
-        before, _, self.shown = self.shown.partition(text)
-        return before
+            assert ready, self.unread
+            self.unread += self._read()
+        text_before, _, self.unread = self.unread.partition(text)
+        return text_before
 
     def interrupt(self) -> None:
         """Press Ctrl-C until the process ends: Python may not yet wait for keys."""
@@ -47,9 +50,9 @@ class Terminal:
     def rest(self) -> bytes:
         """Return what is shown until the process ends."""
         while part := self._read():
-            self.shown += part
+            self.unread += part
         self.process.wait(timeout=600)
-        return self.shown
+        return self.unread
 
     def _read(self) -> bytes:
         try:
@@ -104,6 +107,6 @@ def test_an_interruption_at_the_prompt_is_no_error(
     with terminal(tmp_path, "translate", "-m", str(tiny_runs["luong"])) as shell:
         shell.until(b"end with Ctrl-D.\r\n> ")
         shell.interrupt()
-        shown = shell.rest()
-        assert (b"error" in shown, b"Traceback" in shown) == (False, False)
+        output = shell.rest()
+        assert (b"error" in output, b"Traceback" in output) == (False, False)
         assert shell.process.returncode == 130

@@ -55,8 +55,8 @@ def test_html_is_translated_between_its_tags(
         "<title>ki ba.", f"<title>{title}"
     )
     assert output(run, capsys, "--format", "html", HTML, "ki ba.") == f"{page}\n{title}\n"
-    named = output(run, capsys, "--format", "html", '<html lang="xx"><p title="ki ba.">')
-    assert named.startswith('<html lang="yy"><p title="')
+    with_language = output(run, capsys, "--format", "html", '<html lang="xx"><p title="ki ba.">')
+    assert with_language.startswith('<html lang="yy"><p title="')
 
 
 @pytest.mark.parametrize(

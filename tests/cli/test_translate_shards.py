@@ -58,7 +58,8 @@ def test_the_outputs_in_order_are_that_of_the_file(
 def test_files_by_line_are_read_in_step(
     run: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prefixes, packed = tmp_path / "prefixes", tmp_path / "text.gz"
+    prefixes = tmp_path / "prefixes"
+    packed = tmp_path / "text.gz"
     prefixes.write_text("ki\n\nta\nmore\n\nzu\nba\n")
     packed.write_bytes(gzip.compress(source.read_bytes()))
     options = ("--prefix-file", str(prefixes))
@@ -117,9 +118,9 @@ def test_the_documented_block_for_ray(
     code = code.replace("import ray\n", "import ray\nray.init(num_cpus=3)\n", 1)
     code = code.replace("runs/my-run", str(run)).replace("big.en", str(source))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert main(["translate", "-m", str(run), "-i", str(source)]) == 0
     assert (tmp_path / "big.de").read_text("utf-8") == capsys.readouterr().out

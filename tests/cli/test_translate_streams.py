@@ -20,24 +20,14 @@ from seq2seq.runtime.errors import RunError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
-@pytest.fixture
-def src(small_corpus: Path) -> Path:
-    """Return the path of eleven lines of source text."""
-    return small_corpus.parent / "test.src"
-
-
 def test_a_failure_keeps_finished_translations_beside_the_output(
-    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, luong: Path, src_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, out = Translator.stream, tmp_path / "out"
-    kept = f"{out}.incomplete: the translations of the first 4 lines\n"
+    stream = Translator.stream
+    out = tmp_path / "out"
+    note = f"{out}.incomplete: the translations of the first 4 lines\n"
     out.write_text("what was there", encoding="utf-8")
-    before = sorted(path.name for path in tmp_path.iterdir())
+    names_before = sorted(path.name for path in tmp_path.iterdir())
     for error, code, words in (
         (RunError("the roof is on fire"), 1, "seq2seq: error: the roof is on fire\n"),
         (KeyboardInterrupt(), 130, "seq2seq: error: interrupted\n"),
@@ -64,24 +54,24 @@ def test_a_failure_keeps_finished_translations_beside_the_output(
             return stream(self, lines, *arguments, **options)
 
         monkeypatch.setattr(Translator, "stream", fail_later)
-        command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)
+        command = ("translate", "-m", luong, "-i", src_file, "-b", 1, "--batch-size", 4)
         result = call(*command, "-o", out)
         assert (result.code, result.out) == (code, b"")
-        assert result.err.startswith(kept + words)
+        assert result.err.startswith(note + words)
         assert result.err.count("\n") == 2
         out.with_name("out.incomplete").unlink()
         assert out.read_text(encoding="utf-8") == "what was there"
-        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == names_before
 
 
 def test_an_output_pipe_is_written_to_and_not_replaced(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src_file: Path, tmp_path: Path
 ) -> None:
     pipe = tmp_path / "pipe"  # like /dev/stdout or /dev/null
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        result = call("translate", "-m", luong, "-i", src, "-o", pipe)
+        result = call("translate", "-m", luong, "-i", src_file, "-o", pipe)
         assert result.code == 0
         assert stat.S_ISFIFO(pipe.stat().st_mode)
         assert os.read(reader, 1 << 16).count(b"\n") == 11
@@ -91,12 +81,12 @@ def test_an_output_pipe_is_written_to_and_not_replaced(
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux has such links")
 def test_output_may_be_a_link_to_a_pipe_like_dev_stdout(
-    call: Call, luong: Path, src: Path, tmp_path: Path
+    call: Call, luong: Path, src_file: Path, tmp_path: Path
 ) -> None:
     """The link target is `pipe:[1234]`, which does not exist as a file."""
     reader, writer = os.pipe()
     (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")
-    result = call("translate", "-m", luong, "-i", src, "-o", tmp_path / "stdout", "-b", 1)
+    result = call("translate", "-m", luong, "-i", src_file, "-o", tmp_path / "stdout", "-b", 1)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert pipe.read().count(b"\n") == 11
@@ -105,10 +95,12 @@ def test_output_may_be_a_link_to_a_pipe_like_dev_stdout(
 
 @pytest.mark.parametrize("damage", ["cut off", "no gzip"])
 def test_a_damaged_gzip_input_is_reported(
-    call: Call, luong: Path, src: Path, tmp_path: Path, damage: str
+    call: Call, luong: Path, src_file: Path, tmp_path: Path, damage: str
 ) -> None:
     packed = tmp_path / "in.gz"
-    packed.write_bytes(gzip.compress(src.read_bytes())[:-20] if damage == "cut off" else b"zu\n")
+    packed.write_bytes(
+        gzip.compress(src_file.read_bytes())[:-20] if damage == "cut off" else b"zu\n"
+    )
     result = call("translate", "-m", luong, "-i", packed, "-o", tmp_path / "out")
     assert result.code == (1 if damage == "cut off" else 2)
     assert result.err.startswith(f"seq2seq: error: {packed}: ")
@@ -140,11 +132,11 @@ def test_the_file_behind_stdin_is_not_replaced(luong: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["loop", "into/nowhere"])
 def test_a_broken_link_is_refused_as_output(
-    call: Call, luong: Path, src: Path, tmp_path: Path, name: str
+    call: Call, luong: Path, src_file: Path, tmp_path: Path, name: str
 ) -> None:
     link = tmp_path / "loop"
     link.symlink_to(name)
-    result = call("translate", "-m", luong, "-i", src, "-o", link)
+    result = call("translate", "-m", luong, "-i", src_file, "-o", link)
     refused(result, link, "is a broken link; remove it")
 
 
@@ -159,10 +151,10 @@ def test_without_stderr_notes_are_dropped_and_not_mixed_with_translations(
     luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a stderr, Python prints messages for stderr on stdout."""
-    src = tmp_path / "invalid"
-    src.write_bytes(b"buda ki.\n\xff zu\nmo\n")
+    src_file = tmp_path / "invalid"
+    src_file.write_bytes(b"buda ki.\n\xff zu\nmo\n")
     monkeypatch.setattr(sys, "stderr", None)
-    assert with_closed("stderr", "translate", "-m", luong, "-i", src, "-b", "1") == 0
+    assert with_closed("stderr", "translate", "-m", luong, "-i", src_file, "-b", "1") == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 3
     assert "note" not in out
@@ -171,16 +163,16 @@ def test_without_stderr_notes_are_dropped_and_not_mixed_with_translations(
 @pytest.mark.parametrize(("name", "option"), [("stdin", "-i FILE"), ("stdout", "-o FILE")])
 def test_a_closed_stdin_or_stdout_is_reported(
     luong: Path,
-    src: Path,
+    src_file: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,
     option: str,
 ) -> None:
-    more = ["-i", src] if name == "stdout" else []
+    options = ["-i", src_file] if name == "stdout" else []
     with monkeypatch.context() as patch:
         patch.setattr(sys, name, None)
-        assert with_closed(name, "translate", "-m", luong, "-b", "1", *more) == 2
+        assert with_closed(name, "translate", "-m", luong, "-b", "1", *options) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("seq2seq: error: standard ")
     assert line.endswith(f"is closed; give a file, {option}")
@@ -196,8 +188,8 @@ class BrokenStream(io.StringIO):
 def test_no_translation_is_lost_if_stderr_is_broken(
     luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    src = tmp_path / "invalid"
-    src.write_bytes(b"\xff zu\nmo\n")
+    src_file = tmp_path / "invalid"
+    src_file.write_bytes(b"\xff zu\nmo\n")
     monkeypatch.setattr(sys, "stderr", BrokenStream())
-    assert main(["translate", "-m", str(luong), "-i", str(src), "-b", "1", "--stream"]) == 0
+    assert main(["translate", "-m", str(luong), "-i", str(src_file), "-b", "1", "--stream"]) == 0
     assert capsys.readouterr().out.count("\n") == 2

@@ -51,7 +51,7 @@ def test_streams_have_the_note_too(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capsys.readouterr()
-    lines = io.TextIOWrapper(io.BytesIO("".join(f"{each}\n" for each in LINES).encode()))
+    lines = io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in LINES).encode()))
     monkeypatch.setattr(sys, "stdin", lines)
     assert main(["translate", "-m", str(run), "--stream"]) == 0
     streamed = capsys.readouterr()

@@ -17,9 +17,9 @@ def test_the_mean_equals_that_of_exact_numbers() -> None:
         for _ in range(7)
     ]
     sets[2]["a"] *= 1e6
-    for name, found in average_weights(sets).items():
-        assert found.dtype == torch.float32
-        for n, value in enumerate(found.flatten().tolist()):
+    for name, average in average_weights(sets).items():
+        assert average.dtype == torch.float32
+        for n, value in enumerate(average.flatten().tolist()):
             exact = math.fsum(weights[name].flatten()[n].item() for weights in sets) / len(sets)
             assert value == torch.tensor(exact, dtype=torch.float64).float().item()
 
@@ -34,4 +34,4 @@ def test_the_mean_of_identical_weights_is_identical() -> None:
 def test_averaging_does_not_change_the_inputs() -> None:
     sets = [{"a": torch.full((2,), float(n), dtype=torch.float64)} for n in range(3)]
     assert average_weights(sets)["a"].tolist() == [1, 1]
-    assert [each["a"].tolist() for each in sets] == [[0, 0], [1, 1], [2, 2]]
+    assert [weights["a"].tolist() for weights in sets] == [[0, 0], [1, 1], [2, 2]]

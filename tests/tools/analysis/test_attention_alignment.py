@@ -66,7 +66,8 @@ def test_words_of_a_line_in_parts_are_those_of_the_line() -> None:
 
 
 def test_words_are_those_of_the_text_where_tokens_have_other_boundaries() -> None:
-    src, tgt = ["▁a", "▁b", "▁c", "</s>"], ["▁x", "▁y▁z", "▁u", "</s>"]
+    src = ["▁a", "▁b", "▁c", "</s>"]
+    tgt = ["▁x", "▁y▁z", "▁u", "</s>"]
     texts = "A\u00a0B c", "x y z u"  # normalized by a model, which joins words in tokens, too
     assert aligned_by([1, 2, 0, 3], src, tgt, texts) == "0-0 1-1 1-2 0-3"
     assert aligned_by([2, 0, 1, 3], src, tgt, texts) == "1-0 0-1 0-2 0-3"
@@ -78,7 +79,8 @@ def test_a_text_without_words_has_no_links(texts: tuple[str, str]) -> None:
 
 
 def test_the_alignment_error_rate_is_that_of_och_and_ney() -> None:
-    sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1)})
+    sure = frozenset({(0, 0), (1, 1)})
+    possible = frozenset({(0, 0), (1, 1), (2, 1)})
     gold = [GoldLine(sure, possible)]
     assert alignment_error_rate([sure], gold) == 0.0
     assert alignment_error_rate([possible], gold) == 0.0
@@ -146,38 +148,39 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
 ) -> None:
     translator = Translator.load(tiny_runs[decoder], device="cpu")
     sources = [line for line in toy_pairs(12, seed=9)[0] if line]
-    found = translator.translate(sources, beam_size=1)
+    translations = translator.translate(sources, beam_size=1)
     src, tgt, _ = translator.vocabularies
-    known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
-    ids = [[known[token] for token in each.tokens[:-1]] for each in found]
+    ids_by_token = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
+    ids = [
+        [ids_by_token[token] for token in translation.tokens[:-1]] for translation in translations
+    ]
     pairs = list(zip(src.encode(sources), ids, strict=True))
     forced = forced_decodings(translator.engine, pairs, True)
-    for one, other in zip(found, forced, strict=True):
-        assert one.attention is not None
-        assert other.attention_weights is not None
-        assert (other.attention_weights == one.attention).all()
-    texts = [each.text for each in found]
+    for translated, decoding in zip(translations, forced, strict=True):
+        assert translated.attention is not None
+        assert decoding.attention_weights is not None
+        assert (decoding.attention_weights == translated.attention).all()
+    texts = [translation.text for translation in translations]
     scored = score_lines(translator.loaded, sources, texts)
-    for text, given, score in zip(
+    for text, attended, score in zip(
         texts, attend(translator.loaded, sources, texts), scored, strict=True
     ):
-        assert given.text == text
-        assert (given.score, given.log_probs) == (score.score, score.log_probs)
-        assert given.attention is not None
-        assert given.attention.shape == (len(given.tokens), len(given.src_tokens))
-        assert given.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
+        assert attended.text == text
+        assert (attended.score, attended.log_probs) == (score.score, score.log_probs)
+        assert attended.attention is not None
+        assert attended.attention.shape == (len(attended.tokens), len(attended.src_tokens))
+        assert attended.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
 def test_byte_tokens_are_decoded_in_words_and_headings() -> None:
     src = ["\u2581", "<0xD0>", "<0x9E>", "n", "<0xFF>", "</s>", "\u2581b", "</s>"]
     blocks = AttentionBlocks([np.ones((2, 6), np.float32), np.ones((1, 2), np.float32)])
     entry = NBestEntry("x y", 0.0, ["\u2581x", "</s>", "</s>"], [0.0] * 3, blocks)
-    found = translation_by_words(Translation([entry], src, 2))
-    assert found.src_tokens == ["\u2581\u041en\ufffd", "</s>", "\u2581b", "</s>"]
-    assert [each.source for each in Translation([entry], src, 2).attention_maps("")] == [
-        "\u041en\ufffd",
-        "b",
-    ]
+    translation = translation_by_words(Translation([entry], src, 2))
+    assert translation.src_tokens == ["\u2581\u041en\ufffd", "</s>", "\u2581b", "</s>"]
+    assert [
+        attention_map.source for attention_map in Translation([entry], src, 2).attention_maps("")
+    ] == ["\u041en\ufffd", "b"]
 
 
 def test_the_bytes_of_a_character_are_labelled_with_it() -> None:
@@ -218,7 +221,8 @@ def test_alignments_have_a_line_for_each_line(
 ) -> None:
     src, tgt = texts
     call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(src), "-r", str(tgt)]
-    output, gold = tmp_path / "x.align", tmp_path / "gold.align"
+    output = tmp_path / "x.align"
+    gold = tmp_path / "gold.align"
     assert main([*call, "-o", str(output)]) == 0
     rows = lines_of(output)
     assert len(rows) == 5
@@ -242,14 +246,15 @@ def test_links_of_parts_are_those_of_each_part_moved_by_the_words_before(
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     src, tgt = ([line for line in side if line][:6] for side in toy_pairs(12, seed=3))
     parts = list(attend(translator.loaded, src, tgt))
-    joined = join_parts(parts, 1)
-    links, before = set(), np.zeros(2, int)
+    translation = join_parts(parts, 1)
+    links = set()
+    words_before = np.zeros(2, int)
     for part, source, target in zip(parts, src, tgt, strict=True):
-        links |= {tuple((before + link).tolist()) for link in align(map_of(part, source))}
-        before += len(source.split()), len(target.split())
-    assert joined.text == " ".join(tgt)
-    assert align(map_of(joined, " ".join(src))) == links
-    assert {word for _, word in links} == set(range(before[1]))
+        links |= {tuple((words_before + link).tolist()) for link in align(map_of(part, source))}
+        words_before += len(source.split()), len(target.split())
+    assert translation.text == " ".join(tgt)
+    assert align(map_of(translation, " ".join(src))) == links
+    assert {word for _, word in links} == set(range(words_before[1]))
 
 
 def test_without_an_output_maps_go_to_stdout(
@@ -297,13 +302,13 @@ def test_conflicting_options_and_inputs_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short").write_text("ba\n", encoding="utf-8")
-    given = [each.format(tgt=texts[1], short="short") for each in options]
-    before = sorted(tmp_path.iterdir())
-    assert main(["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), *given]) == 2
+    arguments = [option.format(tgt=texts[1], short="short") for option in options]
+    paths_before = sorted(tmp_path.iterdir())
+    assert main(["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), *arguments]) == 2
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
-    assert sorted(tmp_path.iterdir()) == before
+    assert sorted(tmp_path.iterdir()) == paths_before
 
 
 def test_an_unknown_word_is_a_separate_word() -> None:

@@ -56,25 +56,32 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
 ) -> None:
     """Compare with the softmax of the scores that a forward hook records in torch."""
     line = "buda ki more ta."
-    recorded: list[Tensor] = []
+    recorded_scores: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, scores: Tensor) -> None:
-        recorded.append(scores.clone())
+        recorded_scores.append(scores.clone())
 
-    found = translator.translate(line, 1)
+    translation = translator.translate(line, 1)
     loaded = load_model(headed, torch.device("cpu"))
-    model, vocabularies = loaded.model, loaded.vocabularies
+    model = loaded.model
+    vocabularies = loaded.vocabularies
     (src,) = vocabularies.src.encode([line])
     tokens = vocabularies.tgt.tokens(range(len(vocabularies.tgt)))
-    tgt = [tokens.index(token) for token in found.tokens[:-1]]
+    tgt = [tokens.index(token) for token in translation.tokens[:-1]]
     score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
         forced_decodings(TorchEngine(model.eval(), torch.device("cpu")), [(src, tgt)])
-    plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
+    plain = np.stack(
+        [
+            scores_of_step[0, :, 0, : len(translation.src_tokens)].numpy()
+            for scores_of_step in recorded_scores
+        ],
+        axis=1,
+    )
     exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
-    expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]
+    expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(translation.tokens)]
     heads = heads_of(translator.translate(line, 1, settings=SETTINGS))
-    assert heads.shape == (HEADS, len(found.tokens), len(found.src_tokens))
+    assert heads.shape == (HEADS, len(translation.tokens), len(translation.src_tokens))
     assert np.abs(heads - expected).max() < 2e-6
     assert np.abs(heads[0] - heads[1]).max() > 0.05
 
@@ -85,73 +92,89 @@ def test_the_mean_over_heads_is_the_attention_of_search(
 ) -> None:
     lines = [*LINES, "", " ".join(LINES[:12])]  # the last one is translated in parts
     plain = translator.translate(lines, beam_size)
-    found = translator.translate(lines, beam_size, settings=SETTINGS)
-    assert found[-1].parts > 1
-    assert found[-2].head_attention is None
-    for one, other in zip(plain, found, strict=True):
-        assert (one.text, one.score, one.tokens) == (other.text, other.score, other.tokens)
-        assert one.head_attention is None
-        if one.attention is not None:
-            assert other.attention is not None
-            assert (one.attention == other.attention).all()
-            assert np.abs(heads_of(other).mean(axis=0) - one.attention).max() < 1e-5
+    with_heads = translator.translate(lines, beam_size, settings=SETTINGS)
+    assert with_heads[-1].parts > 1
+    assert with_heads[-2].head_attention is None
+    for plain_translation, translation in zip(plain, with_heads, strict=True):
+        assert (plain_translation.text, plain_translation.score, plain_translation.tokens) == (
+            translation.text,
+            translation.score,
+            translation.tokens,
+        )
+        assert plain_translation.head_attention is None
+        if plain_translation.attention is not None:
+            assert translation.attention is not None
+            assert (plain_translation.attention == translation.attention).all()
+            assert (
+                np.abs(heads_of(translation).mean(axis=0) - plain_translation.attention).max()
+                < 1e-5
+            )
 
 
 @pytest.mark.thorough
 def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
     batched = translator.translate(LINES, settings=SETTINGS)
     backwards = translator.translate(LINES[::-1], settings=SETTINGS)[::-1]
-    for line, one, other in zip(LINES, batched, backwards, strict=True):
-        alone = translator.translate(line, settings=SETTINGS)
-        assert (heads_of(one) == heads_of(other)).all()
-        assert (heads_of(one) == heads_of(alone)).all()
+    for line, batched_line, backwards_line in zip(LINES, batched, backwards, strict=True):
+        single = translator.translate(line, settings=SETTINGS)
+        assert (heads_of(batched_line) == heads_of(backwards_line)).all()
+        assert (heads_of(batched_line) == heads_of(single)).all()
 
 
 def test_given_translations_have_heads_too(translator: Translator) -> None:
-    given = [*OTHERS, "ba"]
-    found = list(attend(translator.loaded, [*LINES, ""], given, heads=True))
-    assert [each.text for each in found] == given
-    assert found[-1].head_attention is None
-    for each, plain in zip(found, attend(translator.loaded, [*LINES, ""], given), strict=True):
+    targets = [*OTHERS, "ba"]
+    translations = list(attend(translator.loaded, [*LINES, ""], targets, heads=True))
+    assert [translation.text for translation in translations] == targets
+    assert translations[-1].head_attention is None
+    for translation, plain in zip(
+        translations, attend(translator.loaded, [*LINES, ""], targets), strict=True
+    ):
         assert plain.head_attention is None
-        if each.attention is not None:
-            assert np.abs(heads_of(each).mean(axis=0) - each.attention).max() < 1e-6
-    alone = next(attend(translator.loaded, LINES[3:4], given[3:4], heads=True))
-    assert (heads_of(alone) == heads_of(found[3])).all()
+        if translation.attention is not None:
+            assert np.abs(heads_of(translation).mean(axis=0) - translation.attention).max() < 1e-6
+    single = next(attend(translator.loaded, LINES[3:4], targets[3:4], heads=True))
+    assert (heads_of(single) == heads_of(translations[3])).all()
 
 
 def test_each_head_of_each_part_has_a_map(translator: Translator) -> None:
     line = " ".join(LINES[:12])
-    (found,) = translator.translate([line], settings=SETTINGS)
-    maps = list(found.attention_maps(line))
-    assert len(maps) == HEADS * found.parts
+    (translation,) = translator.translate([line], settings=SETTINGS)
+    maps = list(translation.attention_maps(line))
+    assert len(maps) == HEADS * translation.parts
     names = [f"head {number} of {HEADS}" for number in range(1, HEADS + 1)]
-    assert [each.head for each in maps] == names * found.parts
+    assert [attention_map.head for attention_map in maps] == names * translation.parts
     row = column = 0
     for start in range(0, len(maps), HEADS):
-        for head, each in enumerate(maps[start : start + HEADS]):
-            below, right = row + len(each.tgt_tokens), column + len(each.src_tokens)
-            assert (each.weights == heads_of(found)[head, row:below, column:right]).all()
-            assert each.weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
-        row, column = below, right
-    assert (row, column) == (len(found.tokens), len(found.src_tokens))
+        for head, attention_map in enumerate(maps[start : start + HEADS]):
+            bottom = row + len(attention_map.tgt_tokens)
+            right = column + len(attention_map.src_tokens)
+            assert (
+                attention_map.weights == heads_of(translation)[head, row:bottom, column:right]
+            ).all()
+            assert attention_map.weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
+        row = bottom
+        column = right
+    assert (row, column) == (len(translation.tokens), len(translation.src_tokens))
 
 
 def test_words_merge_in_every_head(translator: Translator) -> None:
     """Compare with sums and means computed in loops."""
     line = " ".join(LINES[:12])
-    (found,) = translator.translate([line], settings=SETTINGS)
-    merged = translation_by_words(found)
-    rows, columns = word_spans(found.tokens), word_spans(found.src_tokens)
-    assert merged.tokens == [joined([found.tokens[i] for i in row]) for row in rows]
-    assert merged.src_tokens == ["".join(found.src_tokens[i] for i in span) for span in columns]
+    (translation,) = translator.translate([line], settings=SETTINGS)
+    merged = translation_by_words(translation)
+    rows = word_spans(translation.tokens)
+    columns = word_spans(translation.src_tokens)
+    assert merged.tokens == [joined([translation.tokens[i] for i in row]) for row in rows]
+    assert merged.src_tokens == [
+        "".join(translation.src_tokens[i] for i in span) for span in columns
+    ]
     for row, score in zip(rows, merged.log_probs, strict=True):
-        assert score == pytest.approx(sum(found.log_probs[i] for i in row))
+        assert score == pytest.approx(sum(translation.log_probs[i] for i in row))
     assert merged.attention is not None
-    assert found.attention is not None
+    assert translation.attention is not None
     pairs = [
-        (merged.attention, found.attention),
-        *zip(heads_of(merged), heads_of(found), strict=True),
+        (merged.attention, translation.attention),
+        *zip(heads_of(merged), heads_of(translation), strict=True),
     ]
     for by_word, by_token in pairs:
         for i, row in enumerate(rows):
@@ -181,9 +204,11 @@ def test_terminal_and_json_output_have_every_head(
     path = text.with_suffix(".json")
     assert attention("-m", headed, "-i", text, "--heads", "-o", path) == 0
     expected = translator.translate(LINES[:4], settings=SETTINGS)
-    for fields, each in zip(json.loads(path.read_text("utf-8")), expected, strict=True):
-        assert np.array(fields["head_weights"]) == pytest.approx(heads_of(each), abs=1e-6)
-        assert np.array(fields["attention_weights"]) == pytest.approx(each.attention, abs=1e-6)
+    for fields, translation in zip(json.loads(path.read_text("utf-8")), expected, strict=True):
+        assert np.array(fields["head_weights"]) == pytest.approx(heads_of(translation), abs=1e-6)
+        assert np.array(fields["attention_weights"]) == pytest.approx(
+            translation.attention, abs=1e-6
+        )
 
 
 def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> None:
@@ -230,8 +255,8 @@ def test_a_plot_shows_every_head(
 
 def test_a_figure_states_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = translator.translate(LINES[:4], settings=SETTINGS)
-    (note,) = write_attention(groups_of(found, LINES[:4]), tmp_path / "a.svg")
+    translations = translator.translate(LINES[:4], settings=SETTINGS)
+    (note,) = write_attention(groups_of(translations, LINES[:4]), tmp_path / "a.svg")
     assert "shows the first 8 maps; write .json" in note
     assert (tmp_path / "a.svg").read_text("utf-8").count(">head ") == 8
 
@@ -268,12 +293,12 @@ def test_an_exported_model_has_the_heads_of_its_run(
     assert main(["export", "-m", str(headed), "-o", str(tmp_path / "new")]) == 0
     exported = Translator.load(tmp_path / "new")
     assert exported.engine.has_heads
-    for one, other in zip(
+    for of_export, of_run in zip(
         exported.translate(LINES, settings=SETTINGS),
         translator.translate(LINES, settings=SETTINGS),
         strict=True,
     ):
-        assert (heads_of(one) == heads_of(other)).all()
+        assert (heads_of(of_export) == heads_of(of_run)).all()
 
 
 def test_a_line_without_weights_is_noted(
@@ -294,7 +319,7 @@ def test_a_copy_model_has_heads_too(tmp_path: Path, tiny_vocabularies: Vocabular
     tree["model"] = {"decoder": "luong", "embedding_size": 12, "hidden_size": 20, **score}
     config = tiny_config(tmp_path / "run", "luong").model_validate(tree)
     copying = Translator.load(create_tiny_run(config, tiny_vocabularies, 5), device="cpu")
-    (found,) = copying.translate(LINES[:1], settings=SETTINGS)
-    assert found.attention is not None
-    assert np.abs(heads_of(found).mean(axis=0) - found.attention).max() < 1e-5
+    (translation,) = copying.translate(LINES[:1], settings=SETTINGS)
+    assert translation.attention is not None
+    assert np.abs(heads_of(translation).mean(axis=0) - translation.attention).max() < 1e-5
     assert torch.is_grad_enabled()

@@ -81,7 +81,8 @@ class Page(HTMLParser):
         if tag == "span" and self.scope is not None:
             self.directions.add(values["dir"])
         if tag == "td" and "title" in values:
-            hint, style = values["title"], values["style"]
+            hint = values["title"]
+            style = values["style"]
             assert hint is not None
             assert style is not None
             self.hints.append(hint)
@@ -231,8 +232,8 @@ def test_svg_is_deterministic(tmp_path: Path) -> None:
 
 def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     sizes = []
-    longer = replace(chain(15), src_tokens=["▁a"] * 14 + ["▁" + "a" * 30])
-    for number, maps in enumerate([[chain(4)], [chain(15)], [longer], [chain(15)] * 2]):
+    with_long_label = replace(chain(15), src_tokens=["▁a"] * 14 + ["▁" + "a" * 30])
+    for number, maps in enumerate([[chain(4)], [chain(15)], [with_long_label], [chain(15)] * 2]):
         path = tmp_path / f"{number}.PNG"
         write_attention(groups_of(maps, ["a"] * len(maps)), path)
         sizes.append(png_size(path))
@@ -270,9 +271,9 @@ def test_invisible_tokens_are_shown_by_code_point(tmp_path: Path) -> None:
     invisible = translation("\x07", tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
     for name in ("a.html", "a.svg"):
         write_attention(groups_of([invisible], ["\x07"]), tmp_path / name)
-    shown = ["▁", "U+200D", "U+0007", "क्\u200dष"]
-    assert Page(tmp_path / "a.html").labels["col"] == shown
-    assert [text for text in svg_texts(tmp_path / "a.svg") if text in shown] == shown
+    labels = ["▁", "U+200D", "U+0007", "क्\u200dष"]
+    assert Page(tmp_path / "a.html").labels["col"] == labels
+    assert [text for text in svg_texts(tmp_path / "a.svg") if text in labels] == labels
 
 
 def test_missing_glyphs_are_reported_in_one_note(
@@ -341,9 +342,9 @@ def test_drawing_does_not_change_global_state(tmp_path: Path) -> None:
     import matplotlib
     from matplotlib._pylab_helpers import Gcf
 
-    before = dict(matplotlib.rcParams)
+    parameters_before = dict(matplotlib.rcParams)
     write_attention(groups_of([chain(3)], ["a"]), tmp_path / "a.png")
-    assert dict(matplotlib.rcParams) == before
+    assert dict(matplotlib.rcParams) == parameters_before
     assert Gcf.get_all_fig_managers() == []
 
 
@@ -356,7 +357,8 @@ def test_the_target_of_a_symbolic_link_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_page_is_written_to_a_pipe(tmp_path: Path) -> None:
-    pipe, expected = tmp_path / "pipe.html", tmp_path / "expected.html"
+    pipe = tmp_path / "pipe.html"
+    expected = tmp_path / "expected.html"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as reader:
         read = reader.submit(pipe.read_bytes)
@@ -392,22 +394,24 @@ def test_two_models_are_side_by_side(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_two_maps_side_by_side_where_there_is_room() -> None:
     (group,) = groups_beside({"a": [chain(3)], "b": [chain(4)]}, ["a a a"])
-    alone = [beside_as_text([attention]) for attention in group]
-    width = max(map(len, alone[0].splitlines())) + 4 + max(map(len, alone[1].splitlines()))
+    single_maps = [beside_as_text([attention]) for attention in group]
+    width = (
+        max(map(len, single_maps[0].splitlines())) + 4 + max(map(len, single_maps[1].splitlines()))
+    )
     wide = beside_as_text(group, width).splitlines()
     assert max(map(len, wide)) <= width
-    assert len(wide) == len(alone[1].splitlines())
-    assert all(row in line for row, line in zip(alone[0].splitlines(), wide, strict=False))
-    assert beside_as_text(group, width - 1) == "\n\n".join(alone)
-    assert beside_as_text(group) == "\n\n".join(alone)
+    assert len(wide) == len(single_maps[1].splitlines())
+    assert all(row in line for row, line in zip(single_maps[0].splitlines(), wide, strict=False))
+    assert beside_as_text(group, width - 1) == "\n\n".join(single_maps)
+    assert beside_as_text(group) == "\n\n".join(single_maps)
 
 
 def test_cells_have_percentages_on_request(tmp_path: Path) -> None:
     weights = [[0.04, 0.96], [0.5, 0.5]]
-    shown = translation("b", ["▁a", "</s>"], ["▁b", "</s>"], weights)
-    write_attention(groups_of([shown], ["a"]), tmp_path / "a.html", percentages=True)
+    plotted = translation("b", ["▁a", "</s>"], ["▁b", "</s>"], weights)
+    write_attention(groups_of([plotted], ["a"]), tmp_path / "a.html", percentages=True)
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert re.findall(r'">(\d*)</td>', page) == ["", "96", "50", "50"]
-    write_attention(groups_of([shown], ["a"]), tmp_path / "b.html")
+    write_attention(groups_of([plotted], ["a"]), tmp_path / "b.html")
     page = (tmp_path / "b.html").read_text(encoding="utf-8")
     assert re.findall(r'">(\d*)</td>', page) == [""] * 4

@@ -47,9 +47,9 @@ def trained(name: str) -> tuple[Alignment, Evidence | None]:
 
 
 def evidence(name: str) -> Evidence:
-    found = trained(name)[1]
-    assert found is not None
-    return found
+    alignment = trained(name)[1]
+    assert alignment is not None
+    return alignment
 
 
 def measured(pairs: Pairs, train: Evidence | None = None) -> Alignment:
@@ -63,9 +63,9 @@ def measured_with(
     return measured(arrange(corpus(name, split)), None if split == "train" else evidence(name))
 
 
-def findings(found: Alignment, name: str = "train") -> list[Finding]:
+def findings(alignment: Alignment, name: str = "train") -> list[Finding]:
     split = Split(name, f"{name}.src", f"{name}.tgt", None)  # type: ignore[arg-type]
-    return list(alignment_findings(split, found))
+    return list(alignment_findings(split, alignment))
 
 
 def part_of(name: str) -> Pairs:
@@ -82,7 +82,7 @@ def rotated(lines: list[str], first: int, count: int) -> list[str]:
 
 
 def by_length(pairs: Pairs) -> Pairs:
-    src, tgt = zip(*sorted(zip(*pairs, strict=True), key=lambda each: len(each[0])), strict=True)
+    src, tgt = zip(*sorted(zip(*pairs, strict=True), key=lambda pair: len(pair[0])), strict=True)
     return list(src), list(tgt)
 
 
@@ -99,11 +99,11 @@ def test_a_correct_text_sorted_by_length_shows_no_sign_of_misalignment(
     check_correct(measured_with(name, split, by_length))
 
 
-def check_correct(found: Alignment) -> None:
-    assert found.stretches == []
-    assert found.agreement is not None
-    assert found.agreement > 0.95
-    (finding,) = findings(found)
+def check_correct(alignment: Alignment) -> None:
+    assert alignment.stretches == []
+    assert alignment.agreement is not None
+    assert alignment.agreement > 0.95
+    (finding,) = findings(alignment)
     assert (finding.warning, finding.done) == (False, True)
     assert "no sign of misalignment" in finding.text
 
@@ -121,11 +121,11 @@ def test_a_text_shifted_by_one_line_is_found_even_if_sorted_by_length(
     name: str, arrange: Callable[[Pairs], Pairs], offset: int
 ) -> None:
     src, tgt = arrange(part_of(name))
-    found = measured((src[:-1], tgt[1:]) if offset < 0 else (src[1:], tgt[:-1]))
-    (stretch,) = found.stretches
+    alignment = measured((src[:-1], tgt[1:]) if offset < 0 else (src[1:], tgt[:-1]))
+    (stretch,) = alignment.stretches
     assert stretch.offset == offset
     assert stretch.last - stretch.first > 0.9 * len(src)
-    (finding,) = findings(found)
+    (finding,) = findings(alignment)
     assert finding.warning
     assert f"line n of train.src fits line n{offset:+d} of train.tgt" in finding.text
 
@@ -147,11 +147,11 @@ def test_360_consecutive_shifted_lines_are_found(
     name: str, arrange: Callable[[Pairs], Pairs]
 ) -> None:
     src, tgt = arrange(part_of(name))
-    found = measured((src, rotated(tgt, 4000, 360)))
-    (stretch,) = found.stretches
+    alignment = measured((src, rotated(tgt, 4000, 360)))
+    (stretch,) = alignment.stretches
     assert abs(stretch.first - 4001) <= 10
     assert abs(stretch.last - 4360) <= 10
-    (finding,) = findings(found)
+    (finding,) = findings(alignment)
     assert f"from about line {stretch.first} to {stretch.last}" in finding.text
 
 
@@ -159,11 +159,11 @@ def test_360_consecutive_shifted_lines_are_found(
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_shuffled_side_is_found(name: str) -> None:
     src, tgt = part_of(name)
-    found = measured((src, random.Random(2).sample(tgt, len(tgt))))
-    (stretch,) = found.stretches
+    alignment = measured((src, random.Random(2).sample(tgt, len(tgt))))
+    (stretch,) = alignment.stretches
     assert stretch.offset is None
-    assert found.agreement == pytest.approx(0.5, abs=0.03)
-    (finding,) = findings(found)
+    assert alignment.agreement == pytest.approx(0.5, abs=0.03)
+    (finding,) = findings(alignment)
     assert "no sign that line n of train.tgt translates line n of train.src" in finding.text
 
 
@@ -178,18 +178,20 @@ def test_validation_text_is_measured_by_evidence_of_the_training_text(name: str)
 def test_blank_lines_do_not_change_line_numbers() -> None:
     src, tgt = part_of(CORPORA[0])
     tgt = rotated(tgt, 4000, 360)
-    found = measured((["", *src[:3000], " ", *src[3000:]], ["x", *tgt[:3000], "y", *tgt[3000:]]))
-    (stretch,) = found.stretches
+    alignment = measured(
+        (["", *src[:3000], " ", *src[3000:]], ["x", *tgt[:3000], "y", *tgt[3000:]])
+    )
+    (stretch,) = alignment.stretches
     assert abs(stretch.first - 4003) <= 10
-    assert found.pairs == len(src)
+    assert alignment.pairs == len(src)
 
 
 @pytest.mark.parametrize("count", [0, 1, MIN_PAIRS - 1])
 def test_too_few_pairs_are_never_passed(count: int) -> None:
     src, tgt = corpus(CORPORA[0], "valid")
-    found = measured((src[:count], tgt[:count]))
-    assert found.agreement is None
-    (finding,) = findings(found)
+    alignment = measured((src[:count], tgt[:count]))
+    assert alignment.agreement is None
+    (finding,) = findings(alignment)
     assert (finding.warning, finding.done) == (False, False)
     assert "not measured" in finding.text
 
@@ -225,7 +227,8 @@ def test_a_pair_does_not_confirm_itself() -> None:
     rows = np.flatnonzero(folds_of(80) == 0)
     for row in rows:
         src[row], tgt[row] = "aaaaaaa eeeeeee", "ooooooo uuuuuuu"
-    src_types, tgt_types = types_of(src), types_of(tgt)
+    src_types = types_of(src)
+    tgt_types = types_of(tgt)
     sides = words_of(src, src_types), words_of(tgt, tgt_types)
     tables = train_tables(sides)
     assert tables[0][src_types["aaaaaa"], tgt_types["oooooo"]] <= 1

@@ -54,7 +54,8 @@ def trained(pairs: Pairs) -> Floats:
 
 def test_ratios_equal_those_of_the_definition() -> None:
     pairs = random_pairs(60, seed=1)
-    table, expected = trained(pairs), by_definition(pairs)
+    table = trained(pairs)
+    expected = by_definition(pairs)
     assert {target for _, target in expected} == set(range(1, TGT_TYPES))
     for (source, target), ratio in expected.items():
         assert table[source, target] == pytest.approx(ratio, rel=1e-4)

@@ -75,9 +75,9 @@ def warnings(findings: Sequence[Finding]) -> dict[str, str]:
 
 def warned(text: ParallelText, vocabularies: Vocabularies, name: str = "train") -> dict[str, str]:
     """Return the warnings about one text, except that about its size."""
-    found = warnings(list(data_findings([split_of(text, vocabularies, name)], 40)))
-    found.pop("size", None)
-    return found
+    texts_by_check = warnings(list(data_findings([split_of(text, vocabularies, name)], 40)))
+    texts_by_check.pop("size", None)
+    return texts_by_check
 
 
 # --------------------------------------------------------------------------------------- statistics
@@ -146,8 +146,8 @@ def test_the_usual_length_ratio_is_that_of_the_text() -> None:
     ],
 )
 def test_each_unusual_character_is_found_with_its_line(kind: str, text: str) -> None:
-    found = unusual_characters(["plain", text, "plain"])
-    assert found[kind] == [2]
+    lines_by_kind = unusual_characters(["plain", text, "plain"])
+    assert lines_by_kind[kind] == [2]
     assert kind in UNUSUAL_KINDS
 
 
@@ -204,9 +204,9 @@ def windows_1252(data: bytes) -> str:
 def test_mojibake_of_each_language_is_found(language: str) -> None:
     text = SENTENCES[language]
     lines = [text, text.encode().decode("latin-1"), text, windows_1252(text.encode())]
-    found = unusual_characters(lines)
-    assert found["mojibake"] == [2, 4]
-    assert {number for numbers in found.values() for number in numbers} == {2, 4}
+    lines_by_kind = unusual_characters(lines)
+    assert lines_by_kind["mojibake"] == [2, 4]
+    assert {number for numbers in lines_by_kind.values() for number in numbers} == {2, 4}
 
 
 def test_characters_that_scripts_need_are_not_unusual() -> None:
@@ -230,19 +230,19 @@ def test_tokens_and_unknown_tokens_are_counted() -> None:
     text = toy_text()
     words = train_vocabularies(VocabularyConfig(type="word", size=60), text.src, text.tgt)
     unseen = ParallelText(["qqq www", text.src[0]], ["qqq", text.tgt[0]])
-    found = text_statistics(unseen, words, max_length=2)
+    statistics = text_statistics(unseen, words, max_length=2)
     ids = words.src.encode(unseen.src)
     unknown = sum(i == 1 for line in ids for i in line)
     assert unknown >= 2
-    assert found.src.unknown == unknown / sum(map(len, ids))
-    assert found.too_long == [2]
+    assert statistics.src.unknown == unknown / sum(map(len, ids))
+    assert statistics.too_long == [2]
 
 
 def test_characters_encoded_as_bytes_are_not_unknown(tiny_vocabularies: Vocabularies) -> None:
-    found = text_statistics(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
-    assert found.src.unknown == 0
-    assert found.src.bytes > 0.8
-    assert found.tgt.bytes == 0
+    statistics = text_statistics(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
+    assert statistics.src.unknown == 0
+    assert statistics.src.bytes > 0.8
+    assert statistics.tgt.bytes == 0
 
 
 # ----------------------------------------------------------------------------------------- findings
@@ -266,10 +266,10 @@ def test_a_correct_text_gives_findings_but_no_warning(tiny_vocabularies: Vocabul
 def test_a_fault_is_reported_with_its_place_and_remedy(
     tiny_vocabularies: Vocabularies, text: ParallelText, check: str, parts: list[str]
 ) -> None:
-    found = warned(text, tiny_vocabularies)
-    assert list(found) == [check]
+    warnings_by_check = warned(text, tiny_vocabularies)
+    assert list(warnings_by_check) == [check]
     for part in parts:
-        assert part in found[check]
+        assert part in warnings_by_check[check]
 
 
 def test_markers_in_the_training_text_are_not_reported_as_missing() -> None:
@@ -295,7 +295,9 @@ def test_the_remedy_for_html_entities_keeps_lines_and_columns(tmp_path: Path) ->
 def test_no_remedy_deletes_line_separators() -> None:
     for kind, row in TABLE["characters"].items():
         remedy = row["remedy"]
-        if any(PATTERNS[kind].search(each) for each in "\r\v\f\x85\u2028" if kind in PATTERNS):
+        if any(
+            PATTERNS[kind].search(separator) for separator in "\r\v\f\x85\u2028" if kind in PATTERNS
+        ):
             assert "space" in remedy
             assert "Delete" not in remedy
 
@@ -337,15 +339,17 @@ def test_one_percent_of_overlong_pairs_gives_a_warning(tiny_vocabularies: Vocabu
 
 
 def test_the_finding_on_overlap_depends_on_its_extent(tiny_vocabularies: Vocabularies) -> None:
-    text, train = toy_text(200, seed=2), toy_text(200, seed=1)
-    split, other = split_of(text, tiny_vocabularies, "valid"), split_of(train, tiny_vocabularies)
-    (fine,) = overlap_findings(split, other, overlap(text, train))
+    text = toy_text(200, seed=2)
+    train = toy_text(200, seed=1)
+    split = split_of(text, tiny_vocabularies, "valid")
+    train_split = split_of(train, tiny_vocabularies)
+    (fine,) = overlap_findings(split, train_split, overlap(text, train))
     assert not fine.warning
-    (known,) = overlap_findings(split, other, overlap(train, train))
-    assert known.warning
-    assert "200 of 200 pairs occur in train" in known.text
+    (complete_overlap,) = overlap_findings(split, train_split, overlap(train, train))
+    assert complete_overlap.warning
+    assert "200 of 200 pairs occur in train" in complete_overlap.text
     other_targets = ParallelText(train.src, text.tgt)
-    (sources,) = overlap_findings(split, other, overlap(other_targets, train))
+    (sources,) = overlap_findings(split, train_split, overlap(other_targets, train))
     assert sources.warning
     assert "with other targets" in sources.text
 

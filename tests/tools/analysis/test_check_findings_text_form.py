@@ -19,12 +19,14 @@ LINES = [
 ] * 10
 
 
-def found(lines: list[str], table: bool = False) -> dict[str, str]:
-    return {each.check: each.text for each in form_findings("f.en", lines, ("xx", "yy"), table)}
+def findings_on(lines: list[str], table: bool = False) -> dict[str, str]:
+    return {
+        finding.check: finding.text for finding in form_findings("f.en", lines, ("xx", "yy"), table)
+    }
 
 
 def test_the_demo_corpora_and_plain_text_have_no_findings() -> None:
-    assert found(LINES) == {}
+    assert findings_on(LINES) == {}
     for name, content in _members():
         lines = content.decode().splitlines()
         assert list(form_findings(str(name), lines, ("en", "fr", "mr"), False)) == [], name
@@ -52,7 +54,7 @@ def test_the_demo_corpora_and_plain_text_have_no_findings() -> None:
 def test_segmentation_and_markers_are_reported_with_their_line(
     line: str, check: str, words: str
 ) -> None:
-    text = found([*LINES, line])
+    text = findings_on([*LINES, line])
     assert list(text) == [check]
     assert words in text[check]
     assert (
@@ -75,7 +77,7 @@ def test_segmentation_and_markers_are_reported_with_their_line(
     ],
 )
 def test_tokenised_text_is_detected_by_its_punctuation(line: str, tokenised: bool) -> None:
-    assert ("tokenised" in found([line, *["no mark"] * 2] * 30)) is tokenised
+    assert ("tokenised" in findings_on([line, *["no mark"] * 2] * 30)) is tokenised
 
 
 @pytest.mark.parametrize(
@@ -87,9 +89,9 @@ def test_tokenised_text_is_detected_by_its_punctuation(line: str, tokenised: boo
 )
 def test_a_header_consists_of_column_names(line: str, header: bool) -> None:
     assert is_header(line, ("xx", "yy")) is header
-    assert ("header" in found([line, *LINES])) is header
+    assert ("header" in findings_on([line, *LINES])) is header
     if header:
-        assert "f.en, line 1" in found([line, *LINES])["header"]
+        assert "f.en, line 1" in findings_on([line, *LINES])["header"]
 
 
 NOT_LANGUAGE: dict[str, Callable[[int], str]] = {
@@ -114,5 +116,5 @@ def test_columns_that_are_not_language_are_detected(kind: str) -> None:
     ).groups()
     assert int(share) > 50
     assert column[int(number) - 1].strip().startswith(example)
-    text = found(column, table=True)["language"]
+    text = findings_on(column, table=True)["language"]
     assert f"f.en, {reason}" in text

@@ -40,11 +40,11 @@ def test_each_corpus_is_reported_with_its_own_lines(
     out = capsys.readouterr().out
     header = next(line for line in out.splitlines() if line.startswith("pairs"))
     assert header.split() == ["pairs", "train", "1", "train", "2", "valid", "test"]
-    found = json.loads(report.read_text())
-    assert list(found["texts"]) == ["train 1", "train 2", "valid", "test"]
-    assert found["texts"]["train 2"]["src_file"] == f"{config.parent}/more.csv, column from"
-    assert found["texts"]["train 1"]["statistics"]["lines"] == 120
-    assert found["texts"]["train 2"]["statistics"]["lines"] == 80
+    tree = json.loads(report.read_text())
+    assert list(tree["texts"]) == ["train 1", "train 2", "valid", "test"]
+    assert tree["texts"]["train 2"]["src_file"] == f"{config.parent}/more.csv, column from"
+    assert tree["texts"]["train 1"]["statistics"]["lines"] == 120
+    assert tree["texts"]["train 2"]["statistics"]["lines"] == 80
     assert "<x>" not in out  # a tag is neither a marker nor part of the text
 
 
@@ -57,9 +57,9 @@ def test_overlap_is_found_despite_the_tag_of_a_corpus(config: Path, tmp_path: Pa
             file.write(f"{text}\n")
     report = tmp_path / "report.json"
     assert main(["check", str(config), "--json", str(report), "--device", "cpu"]) == 0
-    found = {
-        (each["split"], each["other"]): each["shared"]
-        for each in json.loads(report.read_text())["comparisons"]
+    shared_pairs = {
+        (comparison["split"], comparison["other"]): comparison["shared"]
+        for comparison in json.loads(report.read_text())["comparisons"]
     }
-    assert found["valid", "train 2"]["pairs"] == [10]
-    assert found["valid", "train 1"]["pairs"] == []
+    assert shared_pairs["valid", "train 2"]["pairs"] == [10]
+    assert shared_pairs["valid", "train 1"]["pairs"] == []

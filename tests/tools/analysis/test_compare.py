@@ -88,14 +88,14 @@ def texts(folder: Path, pattern: str) -> dict[str, bytes]:
 
 def record_steps(patch: pytest.MonkeyPatch) -> list[str]:
     """Record the run of each training step."""
-    taken: list[str] = []
+    names_of_steps: list[str] = []
 
-    def step(run: TrainingSession, *rest: object) -> StepResult:
-        taken.append(run.config.name)
-        return train_step(run, *rest)  # type: ignore[arg-type]
+    def step(run: TrainingSession, *arguments: object) -> StepResult:
+        names_of_steps.append(run.config.name)
+        return train_step(run, *arguments)  # type: ignore[arg-type]
 
     patch.setattr(training, "train_step", step)
-    return taken
+    return names_of_steps
 
 
 @pytest.fixture
@@ -150,15 +150,20 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         for run in (*variant["runs"], variant["ensemble"]):
             members = [run["folder"]] if "folder" in run else folders
             translator = Translator.load(*members, device="cpu")
-            wanted = [each.text for each in translator.translate(sources, beam)]
-            assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == wanted
-            scores = score(wanted, [references], bootstrap=0)
+            translated = [
+                translation_or_weight.text
+                for translation_or_weight in translator.translate(sources, beam)
+            ]
+            assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == translated
+            scores = score(translated, [references], bootstrap=0)
             assert run["bleu"]["score"] == scores["bleu"].score
             assert run["chrf"]["score"] == scores["chrf"].score
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
         model = load_model(Path(folders[0]), torch.device("cpu")).model
-        assert variant["parameters"] == sum(each.numel() for each in model.parameters())
+        assert variant["parameters"] == sum(
+            translation_or_weight.numel() for translation_or_weight in model.parameters()
+        )
         assert f"\n{variant['name']} " in finished.out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
     means = {variant["name"]: variant["bleu_mean"] for variant in tree["variants"]}
@@ -203,10 +208,10 @@ def test_the_alignment_error_rate_is_that_of_attention(
 @pytest.mark.thorough
 def test_a_finished_run_is_not_trained_again(finished: Finished, trained_steps: list[str]) -> None:
     finished.copy_runs(seed=1)
-    before = texts(Path("out"), "*-seed1/**/*.*")
+    texts_before = texts(Path("out"), "*-seed1/**/*.*")
     assert compare("--split", "test", "-b", "2") == 0
     assert set(trained_steps) == {"none-seed2", "luong-seed2"}
-    assert texts(Path("out"), "*-seed1/**/*.*") == before
+    assert texts(Path("out"), "*-seed1/**/*.*") == texts_before
     assert len(list(Path("out").glob("*.test.hyp"))) == 9
     del trained_steps[:]
     assert compare("training.max_steps=6", "--seeds", "1") == 0
@@ -217,9 +222,9 @@ def test_a_finished_run_is_not_trained_again(finished: Finished, trained_steps: 
 def test_a_comparison_of_trained_runs_imports_no_torch(finished: Finished) -> None:
     finished.copy_runs(seed=1)
     again = [sys.executable, "-c", IN_PROCESS, json.dumps(["compare", "ladder.yaml", *SHORT])]
-    done = subprocess.run(again, capture_output=True, encoding="utf-8", check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 False"), done.stderr
-    assert done.stderr.count("is already trained") == 2
+    process = subprocess.run(again, capture_output=True, encoding="utf-8", check=False)
+    assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "0 False"), process.stderr
+    assert process.stderr.count("is already trained") == 2
     assert len(texts(Path("out"), "*.hyp")) == 3
     assert texts(Path("out"), "*.hyp") == texts(finished.folder / "out", "*-seed1.*hyp")
 
@@ -233,8 +238,8 @@ def test_the_state_of_a_finished_run_is_read_once(
     assert compare("--seeds", "1") == 0
     assert METRICS not in capsys.readouterr().err
     path = Path("out/luong-seed1", METRICS)
-    first, *others = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([first[:9] + b"\n", *others]))
+    first, *later_lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first[:9] + b"\n", *later_lines]))
     read: list[str] = []
     read_header = tensor_file.read_header
 
@@ -265,14 +270,14 @@ def test_runs_of_other_text_or_longer_training_are_refused(
     capsys.readouterr()
     assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 0
     steps = max(json.loads(line)["step"] for line in metrics.read_text().splitlines()[:-1])
-    more = f"training.max_steps={steps + 1}"
-    assert compare("--seeds", "1", more, "training.max_epochs=null") == 0
+    more_steps = f"training.max_steps={steps + 1}"
+    assert compare("--seeds", "1", more_steps, "training.max_epochs=null") == 0
     capsys.readouterr()
     assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 2
     assert "already trained to 2, beyond training.max_epochs=1" in capsys.readouterr().err
     text = Path("train.tgt").read_text(encoding="utf-8").splitlines(keepends=True)
     Path("train.tgt").write_text("".join(text[:-1]) + "ba\n", encoding="utf-8")
-    assert compare("--seeds", "1", more, "training.max_epochs=null") == 2
+    assert compare("--seeds", "1", more_steps, "training.max_epochs=null") == 2
     assert "data.train: is not the text that out/none-seed1 was" in capsys.readouterr().err
 
 
@@ -286,14 +291,15 @@ def test_the_same_command_resumes_after_ctrl_c(
     capsys: pytest.CaptureFixture[str],
     step_number: int,
 ) -> None:
-    call, uninterrupted = ("--seeds", "1"), finished.folder / "out"
+    call = ("--seeds", "1")
+    uninterrupted = finished.folder / "out"
     steps: list[int] = []
 
-    def step(run: TrainingSession, *rest: object) -> StepResult:
+    def step(run: TrainingSession, *arguments: object) -> StepResult:
         steps.append(run.progress.step)
         if len(steps) == step_number:
             os.kill(os.getpid(), signal.SIGINT)
-        return train_step(run, *rest)  # type: ignore[arg-type]
+        return train_step(run, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train_step", step)
     assert compare(*call) == 130
@@ -306,9 +312,10 @@ def test_the_same_command_resumes_after_ctrl_c(
     assert steps == [1, 2, 3, 4, 1, 2, 3, 4]
     assert len(list(Path("out").glob("*-seed1"))) == 2
     for run in Path("out").glob("*-seed1"):
-        wanted = uninterrupted / run.name
-        assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
-        resumed, tensors = read_tensors(run / LAST), read_tensors(wanted / LAST)
+        expected = uninterrupted / run.name
+        assert (run / METRICS).read_bytes() == (expected / METRICS).read_bytes()
+        resumed = read_tensors(run / LAST)
+        tensors = read_tensors(expected / LAST)
         assert resumed.keys() == tensors.keys()
         assert all(torch.equal(resumed[name], tensor) for name, tensor in tensors.items())
 
@@ -336,10 +343,10 @@ def test_runs_trained_at_once_are_those_of_one_after_the_other(
     runs = sorted(run.name for run in Path("jobs").glob("*-seed?"))
     assert runs == ["luong-seed1", "luong-seed2", "none-seed1", "none-seed2"]
     for name in runs:
-        wanted = read_tensors(finished.folder / "out" / name / LAST)
+        expected = read_tensors(finished.folder / "out" / name / LAST)
         tensors = read_tensors(Path("jobs") / name / LAST)
-        assert tensors.keys() == wanted.keys()
-        assert all(torch.equal(wanted[key], tensor) for key, tensor in tensors.items())
+        assert tensors.keys() == expected.keys()
+        assert all(torch.equal(expected[key], tensor) for key, tensor in tensors.items())
 
 
 @pytest.mark.race
@@ -385,7 +392,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
 
 
 @one_quick(
-    ("change", "more", "message"),
+    ("change", "arguments", "message"),
     [
         (
             rewrite("luong}", "luong, model.dropout: 0.5}"),
@@ -405,14 +412,14 @@ def test_invalid_comparisons_are_refused_before_the_first_training(
     request: pytest.FixtureRequest,
     trained_steps: list[str],
     change: Change,
-    more: list[str],
+    arguments: list[str],
     message: str,
 ) -> None:
     if "0.5" in message:
         request.getfixturevalue("finished").copy_runs(seed=2)
     capsys = request.getfixturevalue("capsys")
     change()
-    assert compare(*more) == 2
+    assert compare(*arguments) == 2
     out, err = capsys.readouterr()
     assert message in err
     assert (out, trained_steps) == ("", [])
@@ -439,10 +446,10 @@ def test_a_run_that_fails_is_reported_in_its_row(
     list_variants(text.replace("variants:\n", f"variants:\n{diverging}{huge}"))
     step = training.train_step
 
-    def limited(run: TrainingSession, *rest: object) -> StepResult:
+    def limited(run: TrainingSession, *arguments: object) -> StepResult:
         if run.config.model.hidden_size == 22:
             raise MemoryError
-        return step(run, *rest)  # type: ignore[arg-type]
+        return step(run, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train_step", limited)
     report = ["--json", "all.json"]
@@ -477,9 +484,9 @@ def test_a_full_disk_is_reported_with_the_variant(
 ) -> None:
     step = training.train_step
 
-    def fill(run: TrainingSession, *rest: object) -> StepResult:
+    def fill(run: TrainingSession, *arguments: object) -> StepResult:
         monkeypatch.setattr("os.fsync", full)
-        return step(run, *rest)  # type: ignore[arg-type]
+        return step(run, *arguments)  # type: ignore[arg-type]
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -536,26 +543,28 @@ def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
         Path(f"test.{side}").read_text(encoding="utf-8").splitlines() * 3 for side in ("src", "tgt")
     ]
     for side, lines in zip(("src", "tgt"), pairs, strict=True):
-        longer = [f"{line} {line} {line}" for line in lines]
-        text = "".join(f"{line}\n" for line in [*lines, *longer])
+        long_lines = [f"{line} {line} {line}" for line in lines]
+        text = "".join(f"{line}\n" for line in [*lines, *long_lines])
         Path(f"test.{side}").write_text(text, encoding="utf-8")
     assert compare("--split", "test", "--json", "-") == 0
     tree = json.loads(capsys.readouterr().out)
     words = [len(line.split()) for line in Path("test.src").read_text().splitlines()]
     assert tree["longest_source_in_training"] == 9
-    assert {each["beyond_training"] for each in tree["lengths"]} == {False, True}
+    assert {bucket["beyond_training"] for bucket in tree["lengths"]} == {False, True}
     references = Path("test.tgt").read_text(encoding="utf-8").splitlines()
     for part in tree["lengths"]:
         first, last = part["words"]
-        rows = [row for row, each in enumerate(words) if first <= each <= last]
+        rows = [row for row, word_count in enumerate(words) if first <= word_count <= last]
         assert part["sentences"] == len(rows)
         for variant in tree["variants"]:
-            found = []
+            scores_of_seeds = []
             for run in variant["runs"]:
                 lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
                 counts = counts_by("bleu", lines, references)
-                found.append(score_of("bleu", counts[rows]))
-            assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
+                scores_of_seeds.append(score_of("bleu", counts[rows]))
+            assert part["bleu"][variant["name"]] == pytest.approx(
+                sum(scores_of_seeds) / len(scores_of_seeds)
+            )
 
 
 @pytest.mark.thorough

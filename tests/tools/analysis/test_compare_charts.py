@@ -30,7 +30,9 @@ def comparison(
     plan = SimpleNamespace(
         seeds=(1, 2),
         variants=variants,
-        trained_as=lambda each: variants[0] if each in variants[:sharing] else each,
+        trained_as=lambda variant_of_run: (
+            variants[0] if variant_of_run in variants[:sharing] else variant_of_run
+        ),
         figure_path=paths.figure_path,
     )
     task = SimpleNamespace(longest=5 * (buckets - beyond), unit=WORDS)
@@ -74,9 +76,9 @@ def test_a_curve_is_the_mean_of_its_seeds_where_all_were_validated() -> None:
         return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
 
     same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0), (6, 9.0)])
-    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
+    at_other_steps = variant("apart", [(4, 1.0)], [(6, 2.0)])
     single = variant("single", [(2, 1.0)], [])
-    variants = [same, apart, single]
+    variants = [same, at_other_steps, single]
     plan = SimpleNamespace(
         variants=[entry.variant for entry in variants], trained_as=lambda entry: entry
     )

@@ -43,18 +43,18 @@ def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:
     run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
     batches = len(EpochOrder(run.data.train, TOKENS, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
-    found = forecast(run)
-    assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
+    costs = forecast(run)
+    assert costs.parameters == sum(weight.numel() for weight in run.model.parameters())
     # weight, gradient, average and two moments, in float32; Adam has a step count per weight
     weights = len(list(run.model.parameters()))
-    assert found.state_bytes == 5 * 4 * found.parameters + 4 * weights
-    assert found.steps_per_epoch == -(-batches // 3)
-    assert found.total_steps == 2 * found.steps_per_epoch
-    assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
-    assert found.measured_steps == 3
+    assert costs.state_bytes == 5 * 4 * costs.parameters + 4 * weights
+    assert costs.steps_per_epoch == -(-batches // 3)
+    assert costs.total_steps == 2 * costs.steps_per_epoch
+    assert costs.epoch_seconds * costs.tokens_per_second == pytest.approx(tokens)
+    assert costs.measured_steps == 3
     assert run.progress.step == 5
-    assert found.peak_bytes is None or found.peak_bytes > found.state_bytes
-    assert found.device == "cpu"
+    assert costs.peak_bytes is None or costs.peak_bytes > costs.state_bytes
+    assert costs.device == "cpu"
 
 
 def test_an_epoch_of_weighted_corpora_has_the_tokens_that_it_draws(small_corpus: Path) -> None:
@@ -63,9 +63,9 @@ def test_an_epoch_of_weighted_corpora_has_the_tokens_that_it_draws(small_corpus:
     rows = [int(row) for batch in EpochOrder(pairs, TOKENS, 1, 0) for row in batch]
     assert {*range(10)} < {*rows}
     assert len(rows) == pytest.approx(10 + (len(pairs) - 10) / 4, abs=1)
-    found = forecast(run)
+    costs = forecast(run)
     tokens = sum(len(pairs.tgt[row]) + 1 for row in rows)
-    assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
+    assert costs.epoch_seconds * costs.tokens_per_second == pytest.approx(tokens)
 
 
 def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

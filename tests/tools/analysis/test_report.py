@@ -84,15 +84,17 @@ def test_the_page_has_the_scores_of_evaluate(
     scores = ["--json", str(tmp_path / "scores.json"), "--sentences", str(tmp_path / "s.tsv")]
     assert main(["evaluate", "-m", str(trained / "run"), "-b", "2", *scores]) == 0
     text, tags = checked(path)
-    for each in json.loads((tmp_path / "scores.json").read_text()).values():
-        assert f"<td>{each['score']:.1f}</td>" in text
-        assert each["signature"] in text
+    for system in json.loads((tmp_path / "scores.json").read_text()).values():
+        assert f"<td>{system['score']:.1f}</td>" in text
+        assert system["signature"] in text
     lines = (tmp_path / "s.tsv").read_text(encoding="utf-8").splitlines()[1:]
     of_line = {line.split("\t")[0]: line.split("\t")[1:3] for line in lines}
-    shown = re.findall(r"<h3>Line (\d+): BLEU ([\d.]+), chrF2 ([\d.]+)", text)
-    assert len(shown) == len({number for number, *_ in shown}) == 5
-    assert all(of_line[number] == scores for number, *scores in shown)
-    assert [float(chrf) for *_, chrf in shown] == sorted(float(chrf) for *_, chrf in shown)
+    worst_lines = re.findall(r"<h3>Line (\d+): BLEU ([\d.]+), chrF2 ([\d.]+)", text)
+    assert len(worst_lines) == len({number for number, *_ in worst_lines}) == 5
+    assert all(of_line[number] == scores for number, *scores in worst_lines)
+    assert [float(chrf) for *_, chrf in worst_lines] == sorted(
+        float(chrf) for *_, chrf in worst_lines
+    )
     assert "11 sentences of the test text, beam size 2." in text
     assert {"svg", "details", "pre"} <= tags
     assert text.count("<details>") == 6  # attention of the worst sentences, and all keys
@@ -172,8 +174,8 @@ def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
         assert all(re.findall("<p>(.*?)</p>", part)[:2] == [first, second] for part in beside)
     assert f"beam size {beam} and {beam + 1}." in text
     assert '<th scope="row">BLEU</th>' in text
-    few = "No intervals and p-values for fewer than 20 lines (here: 11)."
-    assert f"by the paired bootstrap. {few}</p>" in text
+    note = "No intervals and p-values for fewer than 20 lines (here: 11)."
+    assert f"by the paired bootstrap. {note}</p>" in text
     (row,) = re.findall("<tr class=differs>.*?</tr>", text.partition("<h2>Config</h2>")[2])
     assert '<th scope="row">decoding.beam_size</th>' in row
     assert row.endswith(f"<td>{beam + 1}</td></tr>")

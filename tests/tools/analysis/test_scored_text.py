@@ -12,25 +12,25 @@ from seq2seq.tools.analysis.scored_text import MIN_SENTENCES, length_buckets, le
 def test_every_sentence_is_in_one_bucket(count: int, longest: int) -> None:
     generator = random.Random(count)
     lengths = [min(60, int(generator.expovariate(0.1))) for _ in range(count)]
-    found = length_buckets(["word " * words for words in lengths], longest)
-    placed = [row for bucket in found for row in bucket.rows]
-    assert sorted(placed) == [row for row, words in enumerate(lengths) if words]
+    buckets = length_buckets(["word " * words for words in lengths], longest)
+    rows = [row for bucket in buckets for row in bucket.rows]
+    assert sorted(rows) == [row for row, words in enumerate(lengths) if words]
     for beyond in (False, True):
-        part = [bucket for bucket in found if bucket.beyond is beyond]
+        part = [bucket for bucket in buckets if bucket.beyond is beyond]
         enough = [len(bucket.rows) >= MIN_SENTENCES for bucket in part]
         assert all(enough) or len(part) == 1
-    spans = [(bucket.first, bucket.last) for bucket in found]
+    spans = [(bucket.first, bucket.last) for bucket in buckets]
     assert spans == sorted(spans)
-    for bucket in found:
-        within = [lengths[row] for row in bucket.rows]
-        assert bucket.first <= min(within) <= max(within) <= bucket.last
+    for bucket in buckets:
+        lengths_in_bucket = [lengths[row] for row in bucket.rows]
+        assert bucket.first <= min(lengths_in_bucket) <= max(lengths_in_bucket) <= bucket.last
         assert (bucket.first > longest) is bucket.beyond
         assert (bucket.last > longest) is bucket.beyond
 
 
 def test_buckets_end_at_multiples_of_five_if_they_have_enough_sentences() -> None:
     sources = ["w " * words for words in range(3, 18) for _ in range(20)]
-    assert [(each.first, each.last) for each in length_buckets(sources, 12)] == [
+    assert [(bucket.first, bucket.last) for bucket in length_buckets(sources, 12)] == [
         (3, 5),
         (6, 10),
         (11, 12),
@@ -44,13 +44,13 @@ def test_sources_without_spaces_between_words_are_measured_in_characters() -> No
     sources = [sentence * count for count in range(1, 10) for _ in range(25)]
     unit = length_unit(sources)
     assert unit.name == "characters"
-    found = length_buckets(sources, 60, unit)
-    assert [(each.first, each.last) for each in found] == [
+    buckets = length_buckets(sources, 60, unit)
+    assert [(bucket.first, bucket.last) for bucket in buckets] == [
         (first, first + 9) if first > 10 else (10, 10) for first in range(1, 90, 10)
     ]
-    assert [each.beyond for each in found] == [False] * 6 + [True] * 3
+    assert [bucket.beyond for bucket in buckets] == [False] * 6 + [True] * 3
     spaced = [" ".join(line) for line in sources]  # spaces between characters are no length
-    assert length_buckets(spaced, 60, length_unit(spaced)) == found
+    assert length_buckets(spaced, 60, length_unit(spaced)) == buckets
 
 
 @pytest.mark.parametrize(

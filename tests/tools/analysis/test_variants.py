@@ -31,7 +31,9 @@ def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[
     ]
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda each: each.stem)
+@pytest.mark.parametrize(
+    "path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda path_of_case: path_of_case.stem
+)
 def test_every_shipped_comparison_is_valid(path: Path) -> None:
     plan = read_plan([path])
     assert plan.folder == Path("runs") / path.stem
@@ -47,9 +49,9 @@ def test_a_variant_is_the_base_config_with_its_own_keys(small_corpus: Path) -> N
     assert plan.seeds == (1, 2, 3)
     for variant in plan.variants:
         name = f"{variant.name}-seed7"
-        own = (f"name={name}", f"run_dir=out/{name}", "seed=7", "model.dropout=0.1")
-        wanted = load_config(small_corpus, [*keys.pop(variant.name), *own])
-        assert plan.run_config(variant, 7) == wanted
+        run_keys = (f"name={name}", f"run_dir=out/{name}", "seed=7", "model.dropout=0.1")
+        expected = load_config(small_corpus, [*keys.pop(variant.name), *run_keys])
+        assert plan.run_config(variant, 7) == expected
     assert not keys
 
 
@@ -60,8 +62,8 @@ def test_the_base_may_be_in_the_home_folder(
     monkeypatch.setenv("USERPROFILE", str(small_corpus.parent))
     head = HEAD.replace("config.yaml", "~/config.yaml")
     (variant,) = listed(small_corpus, "  a: {model.dropout: 0.1}\n", head=head).variants
-    wanted = load_config(small_corpus, ["model.dropout=0.1"])
-    assert variant.config.model == wanted.model
+    expected = load_config(small_corpus, ["model.dropout=0.1"])
+    assert variant.config.model == expected.model
 
 
 def test_the_command_line_overrides_the_file(small_corpus: Path) -> None:
@@ -78,25 +80,25 @@ def test_variants_that_differ_only_in_decoding_share_runs(small_corpus: Path) ->
     text = "  a: {}\n  b: {model.dropout: 0}\n  c: {decoding.beam_size: 1}\n"
     plan = listed(small_corpus, text + "  d: {model.dropout: 0, decoding.length_penalty: 0}")
     a, b, c, d = plan.variants
-    assert [plan.trained_as(each) for each in plan.variants] == [a, b, a, b]
+    assert [plan.trained_as(variant) for variant in plan.variants] == [a, b, a, b]
     assert plan.trained() == (a, b)
     assert plan.run_config(c, 1).run_dir == plan.run_config(a, 1).run_dir == Path("out/a-seed1")
     assert d.config.decoding.length_penalty == 0
 
 
 def test_configs_are_variants_by_their_names(small_corpus: Path) -> None:
-    other = small_corpus.parent / "other.yaml"
+    second_config = small_corpus.parent / "other.yaml"
     text = small_corpus.read_text(encoding="utf-8").replace("decoder: bahdanau", "decoder: luong")
-    other.write_text(text.replace("name: small", "name: luong"), encoding="utf-8")
-    plan = read_plan([small_corpus, other])
-    assert [each.name for each in plan.variants] == ["small", "luong"]
-    assert [each.config.model.decoder for each in plan.variants] == ["bahdanau", "luong"]
+    second_config.write_text(text.replace("name: small", "name: luong"), encoding="utf-8")
+    plan = read_plan([small_corpus, second_config])
+    assert [variant.name for variant in plan.variants] == ["small", "luong"]
+    assert [variant.config.model.decoder for variant in plan.variants] == ["bahdanau", "luong"]
     assert any("attention_size" in note for note in plan.notes)  # ignored, as in training
     with pytest.raises(UserError, match="small: two variants have this name"):
         read_plan([small_corpus, small_corpus])
     listed(small_corpus, "  a: {}")
     with pytest.raises(UserError, match="lists variants itself"):
-        read_plan([small_corpus.parent / "listed.yaml", other])
+        read_plan([small_corpus.parent / "listed.yaml", second_config])
 
 
 def test_variants_of_different_directions_are_refused(small_corpus: Path) -> None:
@@ -120,8 +122,8 @@ def test_the_errors_of_all_variants_are_reported_at_once_with_their_lines(
         f"line {number}" for number in (4, 4, 5, 6, 7, 8, 9)
     ]
     report = "\n".join(lines)
-    known = "variants.a: model.dropuot (override): unknown key; did you mean 'dropout'?"
-    assert known in report
+    unknown_key = "variants.a: model.dropuot (override): unknown key; did you mean 'dropout'?"
+    assert unknown_key in report
     assert "variants.a: model.dropout (override): must be less than 1; got 2" in report
     assert "variants.f: model.score (override): decoder none has no attention" in report
     (line,) = refusal(small_corpus, "  a: {}", "training.max_stpes=3")
@@ -200,8 +202,8 @@ def test_different_training_text_is_noted(small_corpus: Path) -> None:
     assert plan.notes == ("b: trained on other files than a (data.train)",)
 
 
-@pytest.mark.parametrize("given", ["", "1,,2", "1,x", "-1", "1,1", [], [[]], "9" * 30, None])
-def test_seeds_are_distinct_integers(given: object) -> None:
+@pytest.mark.parametrize("seeds", ["", "1,,2", "1,x", "-1", "1,1", [], [[]], "9" * 30, None])
+def test_seeds_are_distinct_integers(seeds: object) -> None:
     with pytest.raises(ValueError, match="must"):
-        parse_seeds(given)
+        parse_seeds(seeds)
     assert parse_seeds(" 3, 1") == parse_seeds(["3", "1"]) == (3, 1)

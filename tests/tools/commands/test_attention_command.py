@@ -7,18 +7,14 @@ import pytest
 from cases.commands import Call, refused
 
 
-@pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
 @pytest.mark.parametrize(
     "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.thorough)]
 )
 def test_attention_is_written(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
 ) -> None:
-    out, run = tmp_path / f"plot.{suffix}", tiny_runs["bahdanau"]
+    out = tmp_path / f"plot.{suffix}"
+    run = tiny_runs["bahdanau"]
     text = b"buda ki.\n\nzu\n"
     result = call("attention", "-m", run, "-o", out, "-b", 1, stdin=text)
     assert (result.code, result.out) == (0, b"")
@@ -57,11 +53,11 @@ def test_maps_beside_another_run(
     call: Call, luong: Path, tiny_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     """One sentence, two models; the same run, another pair of languages and data are refused."""
-    other = tiny_runs["bahdanau"]
-    result = call("attention", "-m", luong, "--beside", other, "ba lo.")
-    assert [line for line in result.lines if line in (str(luong), str(other))] == [
+    second_run = tiny_runs["bahdanau"]
+    result = call("attention", "-m", luong, "--beside", second_run, "ba lo.")
+    assert [line for line in result.lines if line in (str(luong), str(second_run))] == [
         str(luong),
-        str(other),
+        str(second_run),
     ]
     refused(call("attention", "-m", luong, "--beside", luong, "ba"), "is the run of -m")
     none = tiny_runs["none"]
@@ -71,7 +67,7 @@ def test_maps_beside_another_run(
     )
     for name in ("a.json", "a.align"):
         refused(
-            call("attention", "-m", luong, "--beside", other, "ba", "-o", tmp_path / name),
+            call("attention", "-m", luong, "--beside", second_run, "ba", "-o", tmp_path / name),
             "write a file for each",
         )
     refused(

@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a run that keeps three snapshots, which tests must not change."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
     settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
-    overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
+    overrides = ["decoding.max_length=6", *(f"training.{setting}" for setting in settings)]
     return train(load_config(corpus, overrides), "cpu")
 
 
@@ -40,12 +40,12 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def other_run(run: Path, other: Path, change: Callable[[str], str]) -> Path:
+def other_run(run: Path, target: Path, change: Callable[[str], str]) -> Path:
     """Copy a run and change its config."""
-    shutil.copytree(run, other)
-    config = (other / CONFIG).read_text(encoding="utf-8")
-    (other / CONFIG).write_text(change(config), encoding="utf-8")
-    return other
+    shutil.copytree(run, target)
+    config = (target / CONFIG).read_text(encoding="utf-8")
+    (target / CONFIG).write_text(change(config), encoding="utf-8")
+    return target
 
 
 @pytest.mark.thorough
@@ -65,28 +65,29 @@ def test_training_keeps_the_requested_snapshots(run: Path) -> None:
 def test_a_single_run_gives_the_mean_of_its_snapshots(
     run: Path, tmp_path: Path, last: int | None
 ) -> None:
-    before, printed = contents(run), []
+    contents_before = contents(run)
+    printed = []
     new = tmp_path / "below" / "new"
     average([run], new, "cpu", last, report=printed.append)
-    assert contents(run) == before
-    taken = snapshots(run)[-(last or 3) :]
-    expected = [read_tensors(path) for path in taken]
-    found = read_tensors(new / BEST)
-    assert found.keys() == expected[0].keys()
-    for name, tensor in found.items():
-        mean = torch.stack([each[name].double() for each in expected]).mean(0)
+    assert contents(run) == contents_before
+    averaged_paths = snapshots(run)[-(last or 3) :]
+    expected = [read_tensors(path) for path in averaged_paths]
+    average_weights = read_tensors(new / BEST)
+    assert average_weights.keys() == expected[0].keys()
+    for name, tensor in average_weights.items():
+        mean = torch.stack([tensors[name].double() for tensors in expected]).mean(0)
         torch.testing.assert_close(tensor.double(), mean, rtol=1e-6, atol=1e-9)
     header = read_header(new / BEST)[0]
-    assert [each["path"] for each in header["averaged"]] == [str(path) for path in taken]
-    assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
-    source = load_model(run, CPU, taken[0].name).source
+    assert [entry["path"] for entry in header["averaged"]] == [str(path) for path in averaged_paths]
+    assert [entry["step"] for entry in header["averaged"]] == STEPS[-(last or 3) :]
+    source = load_model(run, CPU, averaged_paths[0].name).source
     assert source.sentences == 1
     assert stored_run(new).source == source
     assert header["step"] == 8
-    for path, line in zip(taken, printed, strict=False):  # measured again, as in training
+    for path, line in zip(averaged_paths, printed, strict=False):  # measured again, as in training
         assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")
         assert line.endswith(f"BLEU {read_header(path)[0]['bleu']:.2f}")
-    assert printed[-1].startswith(f"{new}, the average of {len(taken)}: validation BLEU ")
+    assert printed[-1].startswith(f"{new}, the average of {len(averaged_paths)}: validation BLEU ")
     assert f"{header['bleu']:.2f}" in printed[-1]
 
 
@@ -104,12 +105,14 @@ def test_the_new_run_translates_and_can_be_moved(run: Path, tmp_path: Path) -> N
 
 
 def test_several_runs_are_averaged_by_their_best_weights(run: Path, tmp_path: Path) -> None:
-    other = other_run(run, tmp_path / "other", lambda text: text.replace("seed: 1", "seed: 5"))
-    shutil.copy(run / "step-4.safetensors", other / BEST)
+    second_run = other_run(run, tmp_path / "other", lambda text: text.replace("seed: 1", "seed: 5"))
+    shutil.copy(run / "step-4.safetensors", second_run / BEST)
     new = tmp_path / "new"
-    notes = average([run, other], new, "cpu", report=lambda _: None)
+    notes = average([run, second_run], new, "cpu", report=lambda _: None)
     for name, tensor in read_tensors(new / BEST).items():
-        pair = [read_tensors(each / BEST)[name].double() for each in (run, other)]
+        pair = [
+            read_tensors(averaged_run / BEST)[name].double() for averaged_run in (run, second_run)
+        ]
         torch.testing.assert_close(tensor.double(), sum(pair) / 2, rtol=1e-6, atol=1e-9)
     assert "warning: the runs have different seeds (1, 5)" in "\n".join(notes)
 
@@ -117,9 +120,9 @@ def test_several_runs_are_averaged_by_their_best_weights(run: Path, tmp_path: Pa
 def test_an_average_without_improvement_is_noted(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = iter([40.0, 41.0, 40.5])
+    bleu_scores = iter([40.0, 41.0, 40.5])
     monkeypatch.setattr(
-        "seq2seq.training.validation.greedy_bleu", lambda *_, **__: (next(found), [])
+        "seq2seq.training.validation.greedy_bleu", lambda *_, **__: (next(bleu_scores), [])
     )
     paths = [run / f"step-{step}.safetensors" for step in STEPS[:2]]
     notes = average(paths, tmp_path / "new", "cpu", report=lambda _: None)
@@ -161,9 +164,9 @@ def refused(*arguments: object) -> str:
 def test_a_folder_is_replaced_only_on_request(run: Path, tmp_path: Path) -> None:
     new = other_run(run, tmp_path / "new", str)
     (new / "mine").write_text("precious")
-    before = contents(new)
+    contents_before = contents(new)
     assert "overwrite=True" in refused([run], new, "cpu")
-    assert contents(new) == before
+    assert contents(new) == contents_before
     average([run], new, "cpu", None, True, lambda _: None)
     assert (new / "mine").read_text() == "precious"
     assert snapshots(new) == []
@@ -248,14 +251,16 @@ def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
-    new, other = tmp_path / "new", tmp_path / "other"
-    shutil.copytree(run, other)
+    new = tmp_path / "new"
+    second_run = tmp_path / "other"
+    shutil.copytree(run, second_run)
     loaded = load_model(run, CPU)
-    vocabularies, config = loaded.vocabularies, loaded.config
+    vocabularies = loaded.vocabularies
+    config = loaded.config
     changed = Vocabulary(vocabularies.src.model + b"\x7a\x00")
-    copy_with_vocabularies(run, other, Vocabularies(changed, changed))
-    message = refused([run, other], new, "cpu")
-    assert message.startswith(f"{other / BEST}: has another vocabulary than {run / BEST}")
+    copy_with_vocabularies(run, second_run, Vocabularies(changed, changed))
+    message = refused([run, second_run], new, "cpu")
+    assert message.startswith(f"{second_run / BEST}: has another vocabulary than {run / BEST}")
     windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
     header, _ = read_header(windowed / BEST)
     del header["config"]["model.window"]

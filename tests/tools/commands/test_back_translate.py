@@ -67,7 +67,7 @@ def test_distillation_pairs_the_training_text_with_its_translations(
     assert main(["distill", *arguments, "-b", "2", "-o", *outputs, "--device", "cpu"]) == 0
     src = (here / "train.src").read_text(encoding="utf-8").splitlines()
     expected = Translator.load(*models, device="cpu").translate(src, 2)
-    pairs = list(zip(src, (each.text for each in expected), strict=True))
+    pairs = list(zip(src, (translation.text for translation in expected), strict=True))
     entry = entry_of(capsys.readouterr().err)
     assert entry == {"src": outputs[0], "tgt": outputs[1]}
     assert pairs_of(**entry) == pairs
@@ -115,10 +115,12 @@ def test_a_back_translation_can_be_an_entry_of_data_train(
     data = {"src_lang": "yy", "tgt_lang": "xx", "valid": {"file": "valid.tsv"}}
     (corpus,) = DataConfig.model_validate({**data, "train": entry}).train
     text = read_pairs(corpus)
-    made = [each.text for each in Translator.load(run, device="cpu").translate(TEXT)]
+    sources = [
+        translation.text for translation in Translator.load(run, device="cpu").translate(TEXT)
+    ]
     if name.endswith(".tsv"):  # TSV cannot contain tabs
-        made = [line.replace("\t", " ") for line in made]
-    assert text.src == [f"<bt> {line}" for line in made]
+        sources = [line.replace("\t", " ") for line in sources]
+    assert text.src == [f"<bt> {line}" for line in sources]
     assert text.tgt == TEXT
 
 
@@ -128,9 +130,11 @@ def test_each_sample_is_a_pair(run: str) -> None:
     command = ["back-translate", "-m", run, "-i", "mono.xx", "-o", "a", "b", *options]
     assert main(command) == 0
     settings = SearchSettings(sampling=Sampling(3, 0.8, 7, 1.0, 4))
-    found = Translator.load(run, device="cpu").translate(TEXT, n_best=3, settings=settings)
+    translations = Translator.load(run, device="cpu").translate(TEXT, n_best=3, settings=settings)
     expected = [
-        (entry.text, line) for line, each in zip(TEXT, found, strict=True) for entry in each.n_best
+        (entry.text, line)
+        for line, translation in zip(TEXT, translations, strict=True)
+        for entry in translation.n_best
     ]
     assert len({src for src, _ in expected}) > len(TEXT)
     assert pairs_of(src="a", tgt="b") == expected
@@ -191,8 +195,10 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     capsys.readouterr()
     assert main(command) == 0
     assert "a.journal: resumed after 10 of 23 lines\n" in capsys.readouterr().err
-    made = [each.text for each in Translator.load(run, device="cpu").translate(TEXT)]
-    assert pairs_of(src="a", tgt="b") == list(zip(made, TEXT, strict=True))
+    sources = [
+        translation.text for translation in Translator.load(run, device="cpu").translate(TEXT)
+    ]
+    assert pairs_of(src="a", tgt="b") == list(zip(sources, TEXT, strict=True))
 
 
 def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
@@ -230,9 +236,9 @@ def test_a_call_with_other_settings_is_not_resumed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SyntheticCorpus, "write", _refuse)
         assert interrupted("-m", run) == 1
-    other = str(tiny_runs["bahdanau"])
+    other_run = str(tiny_runs["bahdanau"])
     for words in (
-        ["-m", other],
+        ["-m", other_run],
         ["-m", run, "-b", "1"],
         ["-m", run, "decoding.length_penalty=0.5"],
     ):
@@ -251,9 +257,11 @@ def test_a_call_with_other_settings_is_not_resumed(
         file.write("one more.\n")
     assert interrupted("-m", run) == 2
     assert "other settings" in capsys.readouterr().err
-    assert interrupted("-m", other, "--overwrite") == 0
-    made = [each.text for each in Translator.load(other, device="cpu").translate(TEXT)]
-    assert [tgt for _, tgt in pairs_of(src="a", tgt="b")[:-1]] == made
+    assert interrupted("-m", other_run, "--overwrite") == 0
+    sources = [
+        translation.text for translation in Translator.load(other_run, device="cpu").translate(TEXT)
+    ]
+    assert [tgt for _, tgt in pairs_of(src="a", tgt="b")[:-1]] == sources
 
 
 @pytest.mark.usefixtures("folder")
@@ -299,14 +307,14 @@ def test_invalid_arguments_are_refused_without_output(
     Path("empty").touch()
     Path("bytes").write_bytes(b"a\n\xff\n")
     Path("kept").write_text("mine", encoding="utf-8")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    contents_before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for command in ("distill", "back-translate"):
         capsys.readouterr()
         assert main([command, "-m", run, *words.split()]) == 2
         err = capsys.readouterr().err
         assert err.startswith(f"seq2seq: error: {message}")
         assert err.count("\n") == 1
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents_before
 
 
 @pytest.mark.parametrize(

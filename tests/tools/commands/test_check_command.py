@@ -29,10 +29,10 @@ def test_check_examines_everything_and_writes_no_files(
     call: Call, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    before = listing(tmp_path)
+    listing_before = listing(tmp_path)
     result = call("check", small_corpus, "--device", "cpu", "model.dropout=0.4")
     assert (result.code, result.err) == (0, "")
-    assert listing(tmp_path) == before
+    assert listing(tmp_path) == listing_before
     assert not (tmp_path / "run").exists()
     rows = [line.split() for line in result.lines]
     assert ["pairs", "train", "valid", "test"] in rows
@@ -67,27 +67,27 @@ def test_check_finds_planted_faults_and_json_has_every_line(
     assert "1 pair with a blank side (line 4)" in warnings
     assert "train.src: byte order marks of concatenated files in line 8. " in warnings
     assert "valid: 20 of 20 pairs occur in train" in warnings
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert found["texts"]["train"]["statistics"]["blank"] == [4]
-    assert found["texts"]["train"]["statistics"]["src"]["unusual_characters"] == {
+    tree = json.loads(out.read_text(encoding="utf-8"))
+    assert tree["texts"]["train"]["statistics"]["blank"] == [4]
+    assert tree["texts"]["train"]["statistics"]["src"]["unusual_characters"] == {
         "byte order mark": [8]
     }
-    valid_in_train = found["comparisons"][0]
+    valid_in_train = tree["comparisons"][0]
     assert (valid_in_train["split"], valid_in_train["other"]) == ("valid", "train")
     assert valid_in_train["shared"]["pairs"] == list(range(1, 21))
-    assert found["warnings"] == warnings.count("warning: ")
-    assert found["cost"]["parameters"] > 1000
-    assert found["cost"]["epoch_seconds"] > 0
+    assert tree["warnings"] == warnings.count("warning: ")
+    assert tree["cost"]["parameters"] > 1000
+    assert tree["cost"]["epoch_seconds"] > 0
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> None:
     result = call("check", small_corpus, "--device", "cpu", "--json", "-", "data.test=null")
     assert (result.code, result.err) == (0, "")
-    found = json.loads(result.out)
-    assert set(found["texts"]) == {"train", "valid"}
-    assert [each["warning"] for each in found["findings"]] == sorted(
-        (each["warning"] for each in found["findings"]), reverse=True
+    tree = json.loads(result.out)
+    assert set(tree["texts"]) == {"train", "valid"}
+    assert [finding["warning"] for finding in tree["findings"]] == sorted(
+        (finding["warning"] for finding in tree["findings"]), reverse=True
     )
 
 
@@ -123,11 +123,11 @@ def test_check_warns_of_an_existing_run_in_the_folder(
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "best.safetensors").touch()
-    before = listing(tmp_path / "run")
+    listing_before = listing(tmp_path / "run")
     result = call("check", small_corpus, "--device", "cpu")
     assert result.code == 0
     assert any("holds a run" in line and "--overwrite" in line for line in result.lines)
-    assert listing(tmp_path / "run") == before
+    assert listing(tmp_path / "run") == listing_before
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_check_shows_progress_on_a_terminal(
 
     terminal, stderr = pty.openpty()
     fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    shown = b""
+    output = b""
 
     def read() -> None:
-        nonlocal shown
+        nonlocal output
         with suppress(OSError):  # the terminal is closed
             while data := os.read(terminal, 4096):
-                shown += data
+                output += data
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -188,7 +188,7 @@ def test_check_shows_progress_on_a_terminal(
     reader.join()
     os.close(terminal)
     for stage in ("reading the text", "measuring the alignment", "measuring training steps"):
-        assert f"check: {stage}".encode() in shown
+        assert f"check: {stage}".encode() in output
 
 
 def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Path) -> None:

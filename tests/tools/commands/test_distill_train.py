@@ -98,9 +98,9 @@ def test_weak_teachers_end_it_before_the_students(
 def test_a_dry_run_prints_the_plan_and_writes_nothing(
     small_corpus: Path, commands: FakeCommands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = sorted(small_corpus.parent.iterdir())
+    paths_before = sorted(small_corpus.parent.iterdir())
     assert distil(small_corpus, "--dry-run") == 0
-    assert sorted(small_corpus.parent.iterdir()) == before
+    assert sorted(small_corpus.parent.iterdir()) == paths_before
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["step", "command", "time"]
     assert len(lines) == 15
@@ -316,6 +316,6 @@ def test_children_end_with_a_killed_parent(small_corpus: Path) -> None:
             if line.startswith("step 3,"):
                 break
         process.send_signal(signal.SIGKILL)
-        rest = process.stderr.read()  # ends when the child, which has this pipe too, has ended
-    assert "saved." in rest
+        messages = process.stderr.read()  # ends when the child, which has this pipe too, has ended
+    assert "saved." in messages
     assert (run_of(small_corpus) / "distillation" / "plain" / "last.safetensors").exists()

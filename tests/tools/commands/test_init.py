@@ -28,7 +28,7 @@ COST = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0)  # one second 
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for side, lines in zip(("en", "de"), toy_pairs(200, seed=1), strict=True):
-        Path(f"all.{side}").write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+        Path(f"all.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return tmp_path
 
 
@@ -55,7 +55,7 @@ def test_regularisation_and_average_suit_the_length_of_training() -> None:
     long = choose(facts, data, None, CPU).sections  # 40 epochs of 10 steps
     assert (long["model"]["dropout"], long["vocabulary"]["sampling"]) == (0.2, 0.5)
     assert long["training"]["average"] == 0.99
-    wide = facts._replace(sample=ParallelText(src, [" ".join([each] * 20) for each in tgt], "wide"))
+    wide = facts._replace(sample=ParallelText(src, [" ".join([line] * 20) for line in tgt], "wide"))
     assert choose(wide, data, None, CPU).sections["data"]["max_length"] > 100
 
 
@@ -118,7 +118,8 @@ def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFi
     config, notes = read_config_file("conf/my.yaml")
     assert notes == []
     assert (config.name, config.run_dir) == ("my", Path("runs/my"))
-    train, valid = pairs_of(config.data.train), pairs_of(config.data.valid)
+    train = pairs_of(config.data.train)
+    valid = pairs_of(config.data.valid)
     assert not train & valid
     text = [Path(f"all.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
     assert train | valid == set(zip(*text, strict=True))
@@ -201,16 +202,18 @@ def test_held_out_text_replaces_no_input(
     output = Path("my-data", name)
     output.parent.mkdir()
     output.write_bytes(Path("all.de").read_bytes())
-    given = output if kind == "itself" else Path("given")
+    input_path = output if kind == "itself" else Path("given")
     if kind != "itself":
-        given.symlink_to(output) if kind == "link" else given.hardlink_to(output)
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    sides = ["all.en", str(given)] if ".de" in name else [str(given), "all.de"]
+        input_path.symlink_to(output) if kind == "link" else input_path.hardlink_to(output)
+    contents_before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    sides = ["all.en", str(input_path)] if ".de" in name else [str(input_path), "all.de"]
     for texts in (["--train", *sides], [*ALL, "--test", *sides]):
         assert main(["init", "my.yaml", *LANGUAGES, *texts, "--overwrite"]) == 2
         target = name.removesuffix(".part")
         assert f"my-data/{target}: is read by this command; choose" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    } == contents_before
 
 
 @pytest.mark.usefixtures("folder", "_measured")
@@ -283,15 +286,18 @@ def test_much_time_gives_a_deep_model_and_a_limit_of_epochs(
 ) -> None:
     sizes = [sizes._replace(steps=0) for sizes in recipe._SIZES]
     monkeypatch.setattr(recipe, "_SIZES", sizes)
-    found = recipe_for(monkeypatch, facts, data, 60, 1.0)
-    assert found.sections["model"]["layers"] == 2
-    assert found.sections["training"]["max_epochs"] == 40
-    assert "max_minutes" not in found.sections["training"]
-    assert found.seconds == 40
+    chosen_recipe = recipe_for(monkeypatch, facts, data, 60, 1.0)
+    assert chosen_recipe.sections["model"]["layers"] == 2
+    assert chosen_recipe.sections["training"]["max_epochs"] == 40
+    assert "max_minutes" not in chosen_recipe.sections["training"]
+    assert chosen_recipe.seconds == 40
     assert recipe_for(monkeypatch, facts, data, None, 1000.0).seconds == 40_000
     for minutes, layers in ((4.4, 1), (4.5, 2)):
-        found = recipe_for(monkeypatch, facts, data, minutes, 60.0)
-        assert (found.epochs, found.sections["model"]["layers"]) == (minutes, layers)
+        chosen_recipe = recipe_for(monkeypatch, facts, data, minutes, 60.0)
+        assert (chosen_recipe.epochs, chosen_recipe.sections["model"]["layers"]) == (
+            minutes,
+            layers,
+        )
 
 
 def test_little_time_gives_a_small_model_and_a_limit_of_minutes(
@@ -299,11 +305,12 @@ def test_little_time_gives_a_small_model_and_a_limit_of_minutes(
 ) -> None:
     sizes = [sizes._replace(steps=0) for sizes in recipe._SIZES]
     monkeypatch.setattr(recipe, "_SIZES", sizes)
-    found = recipe_for(monkeypatch, facts, data, 1, 50.0)
-    model, training = found.sections["model"], found.sections["training"]
+    chosen_recipe = recipe_for(monkeypatch, facts, data, 1, 50.0)
+    model = chosen_recipe.sections["model"]
+    training = chosen_recipe.sections["training"]
     assert (model["hidden_size"], model["layers"], model["dropout"]) == (320, 1, 0.1)
     assert (training["max_minutes"], training.get("max_epochs")) == (1, None)
-    assert found.epochs == pytest.approx(1.2)
+    assert chosen_recipe.epochs == pytest.approx(1.2)
     assert training["validate_every"] == 2  # 12 steps in total
 
 
@@ -329,13 +336,13 @@ def test_few_pairs_have_enough_steps(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig, pairs: int
 ) -> None:
     sample = ParallelText(facts.sample.src[:pairs], facts.sample.tgt[:pairs], "the text")
-    few = facts._replace(pairs=pairs, sample=sample)
-    chosen = recipe_for(monkeypatch, few, data, None, 1.0)
-    vocabularies = recipe._vocabulary(few)[1]
+    small_facts = facts._replace(pairs=pairs, sample=sample)
+    chosen_recipe = recipe_for(monkeypatch, small_facts, data, None, 1.0)
+    vocabularies = recipe._vocabulary(small_facts)[1]
     tokens = sum(len(ids) + 1 for ids in vocabularies.tgt.encode(sample.tgt))
-    batch_tokens = chosen.sections["training"]["batch_tokens"]
+    batch_tokens = chosen_recipe.sections["training"]["batch_tokens"]
     assert isinstance(batch_tokens, int)
-    steps = chosen.epochs * tokens * pairs / len(sample) / batch_tokens
+    steps = chosen_recipe.epochs * tokens * pairs / len(sample) / batch_tokens
     assert steps > FEW_STEPS
 
 
@@ -347,17 +354,18 @@ def test_little_time_gives_small_batches(
         return COST._replace(epoch_seconds=0.2, steps_per_epoch=steps)
 
     monkeypatch.setattr(recipe, "forecast", cost)
-    chosen = choose(facts._replace(pairs=100 * facts.pairs), data, 1, CPU)  # three epochs
-    assert chosen.sections["model"]["hidden_size"] == 256
-    assert chosen.sections["training"]["batch_tokens"] == 250  # 600 steps; 500 tokens: 300
-    assert chosen.epochs * chosen.cost.steps_per_epoch == 600
+    chosen_recipe = choose(facts._replace(pairs=100 * facts.pairs), data, 1, CPU)  # three epochs
+    assert chosen_recipe.sections["model"]["hidden_size"] == 256
+    assert chosen_recipe.sections["training"]["batch_tokens"] == 250  # 600 steps; 500 tokens: 300
+    assert chosen_recipe.epochs * chosen_recipe.cost.steps_per_epoch == 600
 
 
 def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     vocabularies = recipe._vocabulary(facts)[1]
-    sizes, epochs = [], []
+    sizes = []
+    epochs = []
 
     def train(config: VocabularyConfig, *_text: object) -> Vocabularies:
         sizes.append(config.size)
@@ -365,8 +373,8 @@ def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(
 
     monkeypatch.setattr(recipe, "train_vocabularies", train)
     for pairs in (4000, 40_000, 400_000, 40_000_000):
-        found = recipe_for(monkeypatch, facts._replace(pairs=pairs), data, None, 1.0)
-        epochs.append(found.epochs)
+        chosen_recipe = recipe_for(monkeypatch, facts._replace(pairs=pairs), data, None, 1.0)
+        epochs.append(chosen_recipe.epochs)
     assert sizes == [1900, 4000, 8600, 32_000]
     assert epochs == [34, 12, 4, 2]
 
@@ -375,9 +383,9 @@ def test_scripts_are_named_in_the_reason_for_a_separate_vocabulary(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     english_japanese = facts._replace(scripts=("LATIN", "CJK"))
-    found = recipe_for(monkeypatch, english_japanese, data, None, 1.0)
-    assert found.sections["vocabulary"]["joint"] is False
-    assert found.reasons["vocabulary.joint"] == "two scripts: Latin and CJK"
+    chosen_recipe = recipe_for(monkeypatch, english_japanese, data, None, 1.0)
+    assert chosen_recipe.sections["vocabulary"]["joint"] is False
+    assert chosen_recipe.reasons["vocabulary.joint"] == "two scripts: Latin and CJK"
 
 
 @pytest.mark.parametrize(

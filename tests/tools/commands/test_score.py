@@ -22,13 +22,9 @@ SRC, TGT = toy_pairs(9, seed=6)
 
 
 @pytest.fixture
-def luong(tiny_runs: dict[str, Path]) -> Path:
-    return tiny_runs["luong"]
-
-
-@pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    src, tgt = tmp_path / "a.src", tmp_path / "a.tgt.gz"
+    src = tmp_path / "a.src"
+    tgt = tmp_path / "a.tgt.gz"
     src.write_text("\n".join(SRC) + "\n", encoding="utf-8")
     tgt.write_bytes(gzip.compress("\r\n".join(TGT).encode()))
     return src, tgt
@@ -44,9 +40,9 @@ def test_each_output_line_is_the_score_of_a_pair(
     assert call("-m", luong, "-i", files[0], "-r", files[1]) == 0
     out, err = capsys.readouterr()
     expected = score_lines(Translator.load(luong, device="cpu").loaded, SRC, TGT)
-    assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
-    tokens = sum(len(each.tokens) for each in expected)
-    total = sum(sum(each.log_probs) for each in expected)
+    assert out.splitlines() == [f"{scored_line.score:.6f}" for scored_line in expected]
+    tokens = sum(len(scored_line.tokens) for scored_line in expected)
+    total = sum(sum(scored_line.log_probs) for scored_line in expected)
     perplexity = f"{math.exp(-total / tokens):.2f}"
     assert err == f"perplexity {perplexity} over {tokens:,} tokens, </s> included\n"
 
@@ -57,13 +53,18 @@ def test_json_has_the_log_probability_of_each_token(
     output = tmp_path / "scores"
     assert call("-m", luong, "-i", files[0], "-r", files[1], "--json", "-o", output) == 0
     expected = score_lines(Translator.load(luong, device="cpu").loaded, SRC, TGT)
-    for line, each in zip(output.read_text(encoding="utf-8").splitlines(), expected, strict=True):
+    for line, scored_line in zip(
+        output.read_text(encoding="utf-8").splitlines(), expected, strict=True
+    ):
         fields = json.loads(line)
-        assert fields["score"] == round(each.score, 6)
-        assert fields["log_prob"] == round(each.log_prob, 6)
-        assert fields["perplexity"] == pytest.approx(each.perplexity)
-        assert (fields["src_tokens"], fields["tgt_tokens"]) == (each.src_tokens, each.tokens)
-        assert fields["log_probs"] == pytest.approx(each.log_probs, abs=1e-6)
+        assert fields["score"] == round(scored_line.score, 6)
+        assert fields["log_prob"] == round(scored_line.log_prob, 6)
+        assert fields["perplexity"] == pytest.approx(scored_line.perplexity)
+        assert (fields["src_tokens"], fields["tgt_tokens"]) == (
+            scored_line.src_tokens,
+            scored_line.tokens,
+        )
+        assert fields["log_probs"] == pytest.approx(scored_line.log_probs, abs=1e-6)
 
 
 @pytest.mark.parametrize("json_lines", [False, True])

@@ -86,9 +86,9 @@ def process(
             lines = [started.stderr.readline()]
             while lines[-1] and "serving" not in lines[-1]:
                 lines.append(started.stderr.readline())
-            found = re.search(r"serving (http://127\.0\.0\.1:\d+) ", lines[-1])
-            assert found, lines
-            yield started, Served(found[1])
+            address = re.search(r"serving (http://127\.0\.0\.1:\d+) ", lines[-1])
+            assert address, lines
+            yield started, Served(address[1])
         finally:
             started.kill()
 
@@ -179,12 +179,12 @@ def test_several_runs_serve_several_pairs(tiny_runs: dict[str, Path], tmp_path: 
             {"code": "de", "name": "German", "targets": ["en"]},
             {"code": "zh-Hans", "name": "Simplified Chinese", "targets": []},
         ]
-        found = {}
+        texts = {}
         for src, tgt in (("en", "de"), ("de", "en"), ("en", "zh-Hans"), ("auto", "zh-Hans")):
             fields = {"q": "ba lo.", "source": src, "target": tgt}
-            found[src, tgt] = served.call("/translate", fields).json["translatedText"]
-        assert found["auto", "zh-Hans"] == found["en", "zh-Hans"]
-        assert len(set(found.values())) == 3
+            texts[src, tgt] = served.call("/translate", fields).json["translatedText"]
+        assert texts["auto", "zh-Hans"] == texts["en", "zh-Hans"]
+        assert len(set(texts.values())) == 3
         assert served.call("/v1/translate", {"text": "ba lo."}).json["target"] == "de"
         reply = served.call("/v1/translate", {"text": "ba lo.", "source": "en"})
         assert reply.error == "source, target: en-de, en-zh-Hans fit; name both languages"
@@ -193,30 +193,32 @@ def test_several_runs_serve_several_pairs(tiny_runs: dict[str, Path], tmp_path: 
 def test_two_runs_of_one_pair_are_refused(
     tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = str(tiny_runs["bahdanau"]), str(tiny_runs["luong"])
-    assert main(["serve", "-m", one, "-m", other, "--port", "0"]) == 2
+    first_run = str(tiny_runs["bahdanau"])
+    second_run = str(tiny_runs["luong"])
+    assert main(["serve", "-m", first_run, "-m", second_run, "--port", "0"]) == 2
     assert capsys.readouterr().err == (
-        f"seq2seq: error: {other}: translates xx to yy, as {one} does, and a request names "
-        "languages only; serve one of them\n"
+        f"seq2seq: error: {second_run}: translates xx to yy, as {first_run} does, and a request "
+        "names languages only; serve one of them\n"
     )
 
 
 def test_invalid_options_are_refused_in_one_line(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, empty = str(tiny_runs["none"]), tmp_path / "token"
+    run = str(tiny_runs["none"])
+    empty = tmp_path / "token"
     empty.write_text(" \n", encoding="utf-8")
     (blank := tmp_path / "blank").touch()
-    (many := tmp_path / "many").write_text("a1\nb2 name lots\n", encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    (long_tokens := tmp_path / "many").write_text("a1\nb2 name lots\n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
         for options, message in (
             (["--port", port], f"--host 127.0.0.1 --port {port}: cannot listen there"),
             (["--port", "70000"], "argument --port: must be an integer from 0 to 65535"),
             (["--host", "192.0.2.1", "--port", "0"], "--host 192.0.2.1 --port 0: cannot listen"),
             (["--token-file", str(empty)], f"{empty}:1: must be a token"),
             (["--token-file", str(blank)], f"{blank}:1: must be a token"),
-            (["--token-file", str(many)], f"{many}:2: must be a token of ASCII"),
+            (["--token-file", str(long_tokens)], f"{long_tokens}:2: must be a token of ASCII"),
             (["--token-file", str(tmp_path / "no")], f"{tmp_path / 'no'}"),
             (["--allow-origin", "example.org"], "--allow-origin: must be like https://example.org"),
             (["--allow-origin", "https://example.org/"], "not 'https://example.org/'"),
@@ -303,9 +305,9 @@ def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: 
         assert "keke" in text
         fields = {"text": "ba lo.", "glossary": [["ba", "gigi"]], "forbidden": ["zuzu"]}
         reply = served.call("/v1/translate", fields, {"Authorization": "Bearer a1"})
-        (found,) = reply.json["translations"]
-        assert "gigi" in found["text"]
-        assert "keke" in found["text"]
+        (translation,) = reply.json["translations"]
+        assert "gigi" in translation["text"]
+        assert "keke" in translation["text"]
         fields = {"text": "ba momo.", "constraints": [["momo"]]}
         reply = served.call("/v1/translate", fields, {"Authorization": "Bearer a1"})
         assert (reply.status, "'momo' is" in reply.error) == (400, True)
@@ -339,8 +341,8 @@ def test_a_port_for_metrics_that_is_taken_is_named(
     tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("prometheus_client")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         command = ["serve", "-m", str(tiny_runs["none"]), "--port", "0"]
         assert main([*command, "--metrics-port", str(port)]) == 2
     assert capsys.readouterr().err.startswith(

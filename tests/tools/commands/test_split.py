@@ -50,9 +50,9 @@ def test_every_pair_with_text_is_in_one_part(
     parts = [
         pairs_of(src=f"{part}.en.gz", tgt=f"{part}.de.bz2") for part in ("train", "valid", "test")
     ]
-    combined = sorted(pair for part in parts for pair in part)
+    pairs_of_parts = sorted(pair for part in parts for pair in part)
     everything = [pair for pair in pairs_of(src="all.en", tgt="all.de") if pair[0].strip()]
-    assert combined == sorted(everything)
+    assert pairs_of_parts == sorted(everything)
     for part in parts:  # original order
         assert part == [pair for pair in everything if pair in set(part)]
     assert not {src for src, _ in parts[0]} & {src for part in parts[1:] for src, _ in part}
@@ -65,9 +65,9 @@ def test_the_format_of_a_table_depends_on_its_suffix(folder: Path, name: str) ->
     path = folder / name.replace("{}", "test")
     columns = None if ".tsv" in name else ["german", "english"]
     reverse = [pair[::-1] for pair in pairs_of(src="all.en", tgt="all.de")]
-    found = pairs_of(file=path, columns=columns)
-    assert len(found) == 10
-    assert set(found) <= set(reverse)
+    pairs = pairs_of(file=path, columns=columns)
+    assert len(pairs) == 10
+    assert set(pairs) <= set(reverse)
     if "jsonl" in name:
         first = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])
         assert list(first) == ["german", "english"]
@@ -120,12 +120,12 @@ def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) ->
 def test_invalid_arguments_are_refused_without_output(
     folder: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = {path.name for path in folder.iterdir()}
+    names_before = {path.name for path in folder.iterdir()}
     assert main(["split", *words.split()]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"seq2seq: error: {message}")
     assert err.count("\n") == 1
-    assert {path.name for path in folder.iterdir()} == before
+    assert {path.name for path in folder.iterdir()} == names_before
 
 
 def test_only_regular_files_are_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,19 +193,22 @@ def test_a_crash_leaves_no_part_of_an_earlier_division(
         assert main([*words, "--seed", str(seed)]) == 0
         return {name: Path(name).read_bytes() for name in names}
 
-    old, new = divided(1), divided(2)
+    old = divided(1)
+    new = divided(2)
     assert all(old[name] != new[name] for name in names)
     changes: list[str] = []
     for kind in ("unlink", "replace"):
         call = getattr(Path, kind)
 
-        def counted(path: Path, *rest: object, call: object = call, **options: object) -> object:
-            changed = str(rest[0] if rest else path)
+        def counted(
+            path: Path, *arguments: object, call: object = call, **options: object
+        ) -> object:
+            changed = str(arguments[0] if arguments else path)
             if Path(changed).name in names:
                 if len(changes) == limit:
                     raise Crash
                 changes.append(changed)
-            return call(path, *rest, **options)  # type: ignore[operator]
+            return call(path, *arguments, **options)  # type: ignore[operator]
 
         monkeypatch.setattr(Path, kind, counted)
     for limit in range(2 * len(names)):

@@ -21,18 +21,19 @@ def form(text: str) -> str:
 
 def components(pairs: Pairs) -> list[set[int]]:
     """Return connected components of pairs that share a text, by repeated search."""
-    left, found = {n for n, pair in enumerate(pairs) if all(text.strip() for text in pair)}, []
+    left = {n for n, pair in enumerate(pairs) if all(text.strip() for text in pair)}
+    groups = []
     while left:
         group = {left.pop()}
         while True:
-            known = [{form(pairs[n][side]) for n in group} for side in (0, 1)]
-            more = {n for n in left if any(form(pairs[n][s]) in known[s] for s in (0, 1))}
-            if not more:
+            forms = [{form(pairs[n][side]) for n in group} for side in (0, 1)]
+            added_rows = {n for n in left if any(form(pairs[n][s]) in forms[s] for s in (0, 1))}
+            if not added_rows:
                 break
-            group |= more
-            left -= more
-        found.append(group)
-    return found
+            group |= added_rows
+            left -= added_rows
+        groups.append(group)
+    return groups
 
 
 @settings(deadline=None)
@@ -73,17 +74,24 @@ def test_the_parts_have_their_sizes_and_share_no_text() -> None:
     division = divide(pairs, {"valid": 120, "test": 77}, 3, "a")
     assert [division.count(n) for n in range(3)] == [len(pairs) - 197, 120, 77]
     for side in (0, 1):
-        known = [
-            {form(pair[side]) for pair, own in zip(pairs, division.parts, strict=True) if own == n}
+        forms_of_parts = [
+            {
+                form(pair[side])
+                for pair, part in zip(pairs, division.parts, strict=True)
+                if part == n
+            }
             for n in range(len(PARTS))
         ]
-        assert sum(map(len, known)) == len(known[0] | known[1] | known[2])
+        assert sum(map(len, forms_of_parts)) == len(
+            forms_of_parts[0] | forms_of_parts[1] | forms_of_parts[2]
+        )
 
 
 def test_the_choice_is_random_and_depends_only_on_the_seed() -> None:
-    pairs, sizes = corpus(), {"valid": 100, "test": 100}
-    chosen = [divide(pairs, sizes, seed, "a").parts.tolist() for seed in (1, 1, 2)]
-    assert chosen[0] == chosen[1] != chosen[2]
+    pairs = corpus()
+    sizes = {"valid": 100, "test": 100}
+    parts_by_seed = [divide(pairs, sizes, seed, "a").parts.tolist() for seed in (1, 1, 2)]
+    assert parts_by_seed[0] == parts_by_seed[1] != parts_by_seed[2]
     places = Counter(n for seed in range(40) for n in parts_of(pairs, seed))
     single = [n for n in range(310, 880) if n % 5]  # pairs that share no text
     mean = sum(places[n] for n in single) / len(single)
@@ -123,10 +131,10 @@ def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], mess
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("other", ["Cafe\u0301 noir", "CAF\u00c9 noir", " caf\u00e9  noir"])
-def test_texts_that_differ_in_form_alone_are_equal(other: str) -> None:
+@pytest.mark.parametrize("other_form", ["Cafe\u0301 noir", "CAF\u00c9 noir", " caf\u00e9  noir"])
+def test_texts_that_differ_in_form_alone_are_equal(other_form: str) -> None:
     """In normal form, case or spaces: one that is trained on would be tested."""
-    pairs = [("caf\u00e9 noir", "a"), (other, "b"), ("th\u00e9", "c"), ("d", "d")]
+    pairs = [("caf\u00e9 noir", "a"), (other_form, "b"), ("th\u00e9", "c"), ("d", "d")]
     division = divide(pairs, {"valid": 2, "test": 0}, 1, "a")
     assert division.components == 3
     parts = division.parts.tolist()
@@ -157,8 +165,12 @@ def test_the_size_that_a_refusal_names_is_possible(size: int) -> None:
     pairs = [(f"a {n // 6}", f"b {n}") for n in range(72)]  # twelve components of six pairs
     with pytest.raises(UserError, match=r"valid can have \d+ of") as caught:
         divide(pairs, {"valid": size, "test": 0}, 1, "a")
-    found = int(str(caught.value).split("can have ")[1].split()[0])
-    assert divide(pairs, {"valid": found, "test": 0}, 1, "a").count(1) == found == size // 6 * 6
+    possible_size = int(str(caught.value).split("can have ")[1].split()[0])
+    assert (
+        divide(pairs, {"valid": possible_size, "test": 0}, 1, "a").count(1)
+        == possible_size
+        == size // 6 * 6
+    )
 
 
 def test_the_default_size_is_a_twentieth_up_to_a_thousand() -> None:

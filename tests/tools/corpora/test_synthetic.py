@@ -54,13 +54,13 @@ def test_any_text_is_kept(tmp_path_factory: pytest.TempPathFactory, batch: list[
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     written(path, BATCHES)
-    other = "another"
+    other_settings = "another"
     with (
         pytest.raises(UserError, match=r"was begun with other settings"),
-        Journal.open(path, other),
+        Journal.open(path, other_settings),
     ):
         pass
-    with Journal.open(path, other, overwrite=True) as journal:
+    with Journal.open(path, other_settings, overwrite=True) as journal:
         assert (journal.done, list(journal.translations())) == (0, [])
     with Journal.open(path, SETTINGS) as journal:  # nothing would be lost
         assert journal.done == 0

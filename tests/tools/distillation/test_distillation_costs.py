@@ -40,13 +40,14 @@ def test_an_epoch_of_a_student_has_more_pairs() -> None:
 
 
 def test_steps_run_beside_each_other_once_what_they_need_has_ended() -> None:
-    first, second = ModelScoring("first", ()), ModelScoring("second", ())
+    first = ModelScoring("first", ())
+    second = ModelScoring("second", ())
     third = ModelScoring("third", ("first", "second"))
     fourth = ModelScoring("fourth", ("first",))
     steps = [first, second, fourth, third]
     seconds = {"first": 3, "second": 5, "third": 1, "fourth": 4}
-    alone = costs.ends(steps, seconds, jobs=1)
-    assert alone == {"first": 3, "second": 8, "fourth": 12, "third": 13}
+    by_one_job = costs.ends(steps, seconds, jobs=1)
+    assert by_one_job == {"first": 3, "second": 8, "fourth": 12, "third": 13}
     beside = costs.ends(steps, seconds, jobs=2)
     assert beside == {"first": 3, "second": 5, "fourth": 7, "third": 6}
 
@@ -59,7 +60,7 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
         hours: costs.outline_within(hours, request, PLACE, EPOCHS, 1)
         for hours in (None, 40, 12, 9, 6, 3, 1)
     }
-    assert chosen == {
+    assert outlines == {
         None: full,
         40: full,
         12: Outline(2, True, 1),
@@ -68,7 +69,7 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
         3: Outline(1, False, 0),
         1: Outline(1, False, 0, max_minutes=60),
     }
-    for hours, outline in chosen.items():
+    for hours, outline in outlines.items():
         plan = plan_of(request, outline, PLACE)
         time = costs.plan_seconds(plan, EPOCHS, 1)
         assert time <= 3600 * (hours or 99) + 60  # starts and scores of a training that is ended

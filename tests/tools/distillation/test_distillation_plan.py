@@ -34,12 +34,12 @@ def texts_of(step: Training) -> list[str]:
 
 
 def test_teachers_are_scored_before_anything_depends_on_them() -> None:
-    made = plan(DistillationRequest(config_of()))
-    names = [step.name for step in made.teachers]
+    planned = plan(DistillationRequest(config_of()))
+    names = [step.name for step in planned.teachers]
     assert names == ["plain", "teacher-2", "score-plain", "score-teacher-2", "score-teachers"]
-    trainings = made.trainings()
+    trainings = planned.trainings()
     assert [trainings[name].config.seed for name in ("plain", "teacher-2")] == [1, 2]
-    assert [step.name for step in made.students] == [
+    assert [step.name for step in planned.students] == [
         "reversed",
         "back",
         "teachers",
@@ -61,22 +61,23 @@ def test_each_step_needs_earlier_steps_alone_and_is_a_command(
 ) -> None:
     request = DistillationRequest(config_of(), monolingual=Path("more.yy") if monolingual else None)
     outline = Outline(teachers, has_reversed, generations)
-    earlier, written = set[str](), set[Path]()
+    earlier_names = set[str]()
+    written = set[Path]()
     for step in plan_of(request, outline, PLACE).steps:
-        assert earlier.issuperset(step.needs)
-        assert step.name not in earlier
+        assert earlier_names.issuperset(step.needs)
+        assert step.name not in earlier_names
         here = {path for path in step.inputs(PLACE) if PLACE.folder in path.parents}
         assert here <= written  # so that a change of a file repeats what it decides
-        earlier.add(step.name)
+        earlier_names.add(step.name)
         written.update(step.outputs(PLACE))
         parse(step.words(PLACE), GROUPS)
-    assert f"score-{'student' if generations else 'plain'}" in earlier
+    assert f"score-{'student' if generations else 'plain'}" in earlier_names
 
 
 def test_a_student_reads_the_texts_of_all_translations() -> None:
     student = plan(DistillationRequest(config_of())).trainings()["student"]
-    alone = ["plain-alone", "teacher-2-alone"]
-    assert texts_of(student) == ["back", "teachers", "back-teachers", *alone]
+    single_texts = ["plain-alone", "teacher-2-alone"]
+    assert texts_of(student) == ["back", "teachers", "back-teachers", *single_texts]
     assert student.epoch_size == 6
     assert student.config.data.train[0] == config_of().data.train[0]
     assert student.config.seed == 1
@@ -92,50 +93,54 @@ def test_students_of_students_read_translations_by_ensembles_alone() -> None:
 
 
 def test_without_a_reversed_model_there_are_no_new_sources() -> None:
-    made = plan(DistillationRequest(config_of(), monolingual=Path("more.yy")), has_reversed=0)
-    assert not [step for step in made.steps if "back" in step.name or step.name == "reversed"]
-    assert texts_of(made.trainings()["student"]) == ["teachers", "plain-alone", "teacher-2-alone"]
+    planned = plan(DistillationRequest(config_of(), monolingual=Path("more.yy")), has_reversed=0)
+    assert not [step for step in planned.steps if "back" in step.name or step.name == "reversed"]
+    assert texts_of(planned.trainings()["student"]) == [
+        "teachers",
+        "plain-alone",
+        "teacher-2-alone",
+    ]
 
 
 def test_one_teacher_translates_each_text_once() -> None:
-    made = plan(DistillationRequest(config_of()), teachers=1)
-    assert texts_of(made.trainings()["student"]) == ["back", "teachers", "back-teachers"]
+    planned = plan(DistillationRequest(config_of()), teachers=1)
+    assert texts_of(planned.trainings()["student"]) == ["back", "teachers", "back-teachers"]
 
 
 def test_each_corpus_is_translated_and_keeps_its_weight() -> None:
     corpora = [{"src": "a.xx", "tgt": "a.yy", "weight": 0.5}, {"file": "b.tsv"}]
     request = DistillationRequest(config_of(data={"train": corpora}), sizes=(0.25, 0.75))
-    made = plan(request, teachers=1)
-    student = made.trainings()["student"]
+    planned = plan(request, teachers=1)
+    student = planned.trainings()["student"]
     weights = {
         corpus.src and corpus.src.stem: corpus.weight for corpus in student.config.data.train
     }
     assert weights["teachers-1"] == weights["back-1"] == weights["back-teachers-1"] == 0.5
     assert weights["teachers-2"] == weights["back-2"] == weights["back-teachers-2"] == 1
     assert student.epoch_size == 4
-    texts = {step.name: step.text for step in made.steps if isinstance(step, CorpusTranslation)}
+    texts = {step.name: step.text for step in planned.steps if isinstance(step, CorpusTranslation)}
     assert texts["teachers-1"] == Path("a.xx")
     assert texts["back-2"] == PLACE.sides("corpus-2")[1]  # a side of the table
 
 
 def test_monolingual_text_is_back_translated_and_translated() -> None:
     request = DistillationRequest(config_of(), monolingual=Path("more.yy"), monolingual_size=3)
-    made = plan(request, teachers=1)
-    texts = {step.name: step.text for step in made.steps if isinstance(step, CorpusTranslation)}
+    planned = plan(request, teachers=1)
+    texts = {step.name: step.text for step in planned.steps if isinstance(step, CorpusTranslation)}
     assert texts["back-monolingual"] == Path("more.yy")
     assert texts["back-teachers-monolingual"] == PLACE.sides("back-monolingual")[0]
-    assert made.trainings()["student"].epoch_size == 1 + 3 + 2 * 3
+    assert planned.trainings()["student"].epoch_size == 1 + 3 + 2 * 3
 
 
 def test_teachers_of_other_configs_replace_the_plain_training() -> None:
     large = config_of(model={"hidden_size": 30})
-    made = plan(DistillationRequest(config_of(), (large, large.model_copy(update={"seed": 5}))))
-    trainings = made.trainings()
+    planned = plan(DistillationRequest(config_of(), (large, large.model_copy(update={"seed": 5}))))
+    trainings = planned.trainings()
     assert [*trainings] == ["teacher-1", "teacher-2", "reversed", "student"]
     assert trainings["teacher-2"].config.model.hidden_size == 30
     assert trainings["teacher-2"].config.seed == 5
     assert trainings["student"].config.model.hidden_size == 20
-    (ensemble,) = (step for step in made.teachers if step.name == "score-teachers")
+    (ensemble,) = (step for step in planned.teachers if step.name == "score-teachers")
     assert isinstance(ensemble, ModelScoring)
     assert ensemble.models == ("teacher-1", "teacher-2")
 
@@ -155,8 +160,10 @@ def test_a_student_sees_half_as_many_pairs_again(
 ) -> None:
     student = configs.student_config(config_of(training=limits), [], epoch_size)
     names = ("max_epochs", "max_steps", "max_minutes")
-    found = {name: getattr(student.training, name) for name in names}
-    assert {name: value for name, value in found.items() if value is not None} == expected
+    values_of_student = {name: getattr(student.training, name) for name in names}
+    assert {
+        name: value for name, value in values_of_student.items() if value is not None
+    } == expected
 
 
 def test_a_reversed_config_exchanges_the_sides_of_all_texts() -> None:

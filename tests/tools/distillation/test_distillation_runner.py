@@ -54,7 +54,8 @@ def distilled(small_corpus: Path) -> Distilled:
 
 
 def test_finished_steps_are_not_repeated(distilled: Distilled) -> None:
-    first, second = FakeCommands(), FakeCommands()
+    first = FakeCommands()
+    second = FakeCommands()
     distilled.run(first)
     assert first.names == distilled.names
     distilled.run(second)
@@ -62,7 +63,8 @@ def test_finished_steps_are_not_repeated(distilled: Distilled) -> None:
 
 
 def test_the_call_after_a_failure_begins_with_the_step_that_failed(distilled: Distilled) -> None:
-    first, second = FakeCommands(failing="back-teachers"), FakeCommands()
+    first = FakeCommands(failing="back-teachers")
+    second = FakeCommands()
     with pytest.raises(RunError, match=r"^back-teachers: failed \(exit code 1\)"):
         distilled.run(first)
     distilled.run(second)
@@ -143,7 +145,9 @@ def test_a_changed_file_repeats_what_was_made_of_it(distilled: Distilled) -> Non
 
 
 def test_no_more_steps_run_at_once_than_jobs(distilled: Distilled) -> None:
-    commands, running, most = FakeCommands(), list[str](), list[int]()
+    commands = FakeCommands()
+    running = list[str]()
+    running_counts = list[int]()
 
     class Slow:
         """Command that ends when it is polled for the second time."""
@@ -168,13 +172,13 @@ def test_no_more_steps_run_at_once_than_jobs(distilled: Distilled) -> None:
         assert not set(needs) & set(running)
         commands(name, words, jobs)
         running.append(name)
-        most.append(len(running))
+        running_counts.append(len(running))
         return Slow(name)
 
     distilled.run(start, jobs=2)
     assert sorted(commands.names) == sorted(distilled.names)
     assert commands.names[:2] == ["plain", "teacher-2"]
-    assert most[1] == max(most) == 2
+    assert running_counts[1] == max(running_counts) == 2
 
 
 def test_a_signal_stops_the_command_once_and_is_reported(distilled: Distilled) -> None:
@@ -223,7 +227,7 @@ def test_a_record_written_meanwhile_is_followed(distilled: Distilled) -> None:
     distilled.run(FakeCommands())
     stale.take_over(distilled.record)
     assert all(stale.has_finished(step, distilled.place) for step in distilled.plan.steps)
-    other = distilled.record
-    other.tree["outline"]["teachers"] = 1
+    other_record = distilled.record
+    other_record.tree["outline"]["teachers"] = 1
     with pytest.raises(UserError, match="another process just now"):
         stale.take_over(other)

@@ -129,7 +129,8 @@ def test_a_client_that_disconnects_while_it_sends_is_not_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its status is 499, and the log has no traceback."""
-    read, is_read = Service.body, threading.Event()
+    read = Service.body
+    is_read = threading.Event()
 
     def body_and_read(*arguments: Any) -> Any:
         is_read.set()
@@ -209,9 +210,9 @@ def test_pages_of_other_sites_are_allowed_only_if_configured(tiny_pairs: Languag
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_answer_has_the_security_headers(path: str, served: Served) -> None:
-    found = served.call(path).headers
-    assert {name: found[name] for name in HEADERS} == HEADERS
-    assert found["Server"] is None
+    headers = served.call(path).headers
+    assert {name: headers[name] for name in HEADERS} == HEADERS
+    assert headers["Server"] is None
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,12 @@ def test_a_client_that_does_not_ask_is_disconnected(
 def test_a_client_that_does_not_read_its_answer_is_disconnected(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = []
+    closed_connections = []
     lost = application.Connection.connection_lost
     monkeypatch.setattr(
         application.Connection,
         "connection_lost",
-        lambda self, error: (closed.append(self), lost(self, error)),
+        lambda self, error: (closed_connections.append(self), lost(self, error)),
     )
     with serve(tiny_pairs) as served, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
@@ -107,7 +107,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(
         body = json.dumps({"text": ["ba lo mi. " * 3] * 300, "beam_size": 1}).encode()
         head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
         client.sendall(head.encode() + b"\r\n\r\n" + body)
-        until(lambda: closed)
+        until(lambda: closed_connections)
 
 
 @pytest.mark.race
@@ -169,9 +169,9 @@ def test_every_refusal_has_the_security_headers(content: bytes, served: Served) 
         head, _, body = received(client).partition(b"\r\n\r\n")
     status, *fields = head.decode().split("\r\n")
     assert status.split()[1][0] == "4"
-    named = dict(field.lower().split(": ", 1) for field in fields)
+    headers = dict(field.lower().split(": ", 1) for field in fields)
     expected = {name.lower(): value.lower() for name, value in access.HEADERS.items()}
-    assert named.items() >= expected.items()
+    assert headers.items() >= expected.items()
     assert set(json.loads(body)) == {"error"}
 
 
@@ -183,9 +183,9 @@ def test_an_error_outside_of_the_application_is_answered(
     with serve(tiny_pairs, access=guarded) as served:
         reply = served.call("/health")
         assert (reply.status, reply.error) == (500, "the server failed; its log has the reason")
-        named = {name.lower(): value for name, value in reply.headers.items()}
+        headers = {name.lower(): value for name, value in reply.headers.items()}
         assert (
-            named.items() >= {name.lower(): text for name, text in access.HEADERS.items()}.items()
+            headers.items() >= {name.lower(): text for name, text in access.HEADERS.items()}.items()
         )
 
 
@@ -218,7 +218,8 @@ def test_pipelined_requests_wait_in_the_network(
 ) -> None:
     """The server reads no further ones while it answers the first."""
     requests = (HEAD + b"\r\n") * 1_000_000
-    translate, is_sent = Translator.translate, threading.Event()
+    translate = Translator.translate
+    is_sent = threading.Event()
 
     def translate_later(*arguments: Any, **options: Any) -> Any:
         assert is_sent.wait(600)

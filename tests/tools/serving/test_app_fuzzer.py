@@ -104,11 +104,11 @@ def spoiled(tree: Any, draw: random.Random) -> Any:
     if draw.random() < 0.04:
         return draw.choice(VALUES)
     if isinstance(tree, dict):
-        kept = {key: value for key, value in tree.items() if draw.random() < 0.3}
-        kept |= {key: value for key, value in tree.items() if key in REQUIRED}
+        fields = {key: value for key, value in tree.items() if draw.random() < 0.3}
+        fields |= {key: value for key, value in tree.items() if key in REQUIRED}
         if draw.random() < 0.1:
-            kept[draw.choice(("other", "", "\0", "text", "q"))] = draw.choice(VALUES)
-        return {key: spoiled(value, draw) for key, value in kept.items()}
+            fields[draw.choice(("other", "", "\0", "text", "q"))] = draw.choice(VALUES)
+        return {key: spoiled(value, draw) for key, value in fields.items()}
     if isinstance(tree, list):
         return [spoiled(value, draw) for value in tree if draw.random() < 0.9]
     return tree
@@ -185,11 +185,14 @@ def answers_to(request: bytes, served: Served) -> Iterator[Answer]:
         return
     parser.receive_data(received)
     parser.receive_data(b"")
-    status, headers, body = 0, dict[bytes, bytes](), b""
+    status = 0
+    headers = dict[bytes, bytes]()
+    body = b""
     while True:
         match parser.next_event():
             case h11.Response() as response:
-                status, headers = response.status_code, dict(response.headers)
+                status = response.status_code
+                headers = dict(response.headers)
             case h11.Data() as part:
                 body += part.data
             case h11.EndOfMessage():
@@ -221,8 +224,8 @@ def served(tiny_pairs: LanguagePairs) -> Iterator[Served]:
 
 def run(served: Served, seeds: range, logged: pytest.LogCaptureFixture) -> dict[int, int]:
     """Send requests; return how many answers had each status, 0 for none."""
-    usual = {"text": "ba lo mi."}
-    expected = served.call("/v1/translate", usual).body
+    usual_request = {"text": "ba lo mi."}
+    expected = served.call("/v1/translate", usual_request).body
     statuses = dict[int, int]()
     for seed in seeds:
         request = spoiled_request(random.Random(seed))
@@ -235,7 +238,7 @@ def run(served: Served, seeds: range, logged: pytest.LogCaptureFixture) -> dict[
             raise AssertionError(f"seed {seed}: {request[:300]!r}: {error!r}") from error
         status = answers[-1].status if answers else 0
         statuses[status] = statuses.get(status, 0) + 1
-    assert served.call("/v1/translate", usual).body == expected
+    assert served.call("/v1/translate", usual_request).body == expected
     health = served.call("/health").json
     assert (health["status"], health["waiting"]) == ("ok", 0)
     return statuses

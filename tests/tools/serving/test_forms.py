@@ -46,9 +46,10 @@ def read(body: bytes, sizes: Sequence[int] = (1 << 16,), kind: str = TYPE) -> di
     """Read a form that arrives in parts of these sizes, of which the last is repeated."""
 
     async def receive(take: Callable[[bytes], Awaitable[None]]) -> None:
-        start, remaining = 0, list(sizes)
+        start = 0
+        remaining_sizes = list(sizes)
         while start < len(body):
-            size = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+            size = remaining_sizes.pop(0) if len(remaining_sizes) > 1 else remaining_sizes[0]
             await take(body[start : start + size])
             start += size
 
@@ -77,11 +78,11 @@ def test_fields_are_what_was_sent_in_whatever_parts_they_arrive(
     expected: dict[str, list[str]] = {}
     for name, value in fields:
         expected.setdefault(name, []).append(value)
-    found = {
+    received = {
         name: values if isinstance(values, list) else [values]
         for name, values in read(body, [size]).items()
     }
-    assert found == expected
+    assert received == expected
 
 
 def test_every_division_of_a_form_gives_the_same() -> None:
@@ -166,12 +167,12 @@ def work(call: Callable[[], object]) -> int:
         lines += event == "line"
         return count
 
-    before = sys.gettrace()
+    trace_before = sys.gettrace()
     sys.settrace(count)
     try:
         call()
     finally:
-        sys.settrace(before)
+        sys.settrace(trace_before)
     return lines
 
 
@@ -238,7 +239,7 @@ def test_other_requests_have_their_turn_while_a_form_is_read() -> None:
     """A form is read on the event loop in small parts, not in the threads of other bodies."""
     turns = 0
 
-    async def others() -> None:
+    async def other_requests() -> None:
         nonlocal turns
         while True:
             turns += 1
@@ -247,13 +248,13 @@ def test_other_requests_have_their_turn_while_a_form_is_read() -> None:
     async def receive(take: Callable[[bytes], Awaitable[None]]) -> None:
         await take(part("q", b"a" * 180_000) + END)
 
-    async def both() -> None:
+    async def form_beside_requests() -> None:
         asyncio.get_running_loop().set_default_executor(_NoThreads())
-        task = asyncio.ensure_future(others())
+        task = asyncio.ensure_future(other_requests())
         await forms.read_multipart(TYPE, receive)
         task.cancel()
 
-    asyncio.run(both())
+    asyncio.run(form_beside_requests())
     assert turns > 40
 
 
@@ -334,9 +335,9 @@ def test_sigterm_ends_the_server_while_forms_arrive(
         command, stderr=subprocess.PIPE, encoding="utf-8", env=environment
     ) as started:
         assert started.stderr is not None
-        while not (found := re.search(r"127\.0\.0\.1:(\d+)", started.stderr.readline())):
+        while not (match := re.search(r"127\.0\.0\.1:(\d+)", started.stderr.readline())):
             assert started.poll() is None
-        port = int(found[1])
+        port = int(match[1])
         with (
             sent(port, HOSTILE[:4_000], len(HOSTILE), 4) as refused,
             sent(port, PENDING, 100_000, 8) as waiting,

@@ -26,8 +26,8 @@ LINES = toy_pairs(12, seed=5)[0]
 @pytest.fixture(scope="module")
 def expected(tiny_runs: dict[str, Path]) -> dict[str, str]:
     """Return the translations of the translator without a server."""
-    found = Translator.load(tiny_runs["bahdanau"]).translate([*LINES, ""])
-    return dict(zip([*LINES, ""], (each.text for each in found), strict=True))
+    translations = Translator.load(tiny_runs["bahdanau"]).translate([*LINES, ""])
+    return dict(zip([*LINES, ""], (translation.text for translation in translations), strict=True))
 
 
 def test_the_client_of_libretranslate_works(served: Served, expected: dict[str, str]) -> None:
@@ -55,21 +55,23 @@ def test_a_string_gives_a_string_and_a_list_a_list(
 
 def test_each_line_of_a_text_is_translated(served: Served, expected: dict[str, str]) -> None:
     text = f"{LINES[0]}\r\n\n{LINES[1]}\n"
-    found = served.call("/translate", {"q": [text, LINES[2]], "target": "yy"}).json
+    answer = served.call("/translate", {"q": [text, LINES[2]], "target": "yy"}).json
     first = f"{expected[LINES[0]]}\n\n{expected[LINES[1]]}\n"
-    assert found == {"translatedText": [first, expected[LINES[2]]]}
+    assert answer == {"translatedText": [first, expected[LINES[2]]]}
 
 
 def test_a_surrogate_pair_is_a_character(served: Served) -> None:
-    one = served.call("/translate", rb'{"q": "ba \ud83d\ude00", "target": "yy"}')
-    assert one.json == served.call("/translate", {"q": "ba \N{GRINNING FACE}", "target": "yy"}).json
+    answer = served.call("/translate", rb'{"q": "ba \ud83d\ude00", "target": "yy"}')
+    assert (
+        answer.json == served.call("/translate", {"q": "ba \N{GRINNING FACE}", "target": "yy"}).json
+    )
 
 
 def test_a_form_is_read_like_json(served: Served, expected: dict[str, str]) -> None:
     kind = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
     body = urlencode([("q", LINES[0]), ("q", LINES[1]), ("target", "yy")]).encode()
-    found = served.call("/translate", body, kind).json
-    assert found == {"translatedText": [expected[LINES[0]], expected[LINES[1]]]}
+    answer = served.call("/translate", body, kind).json
+    assert answer == {"translatedText": [expected[LINES[0]], expected[LINES[1]]]}
 
 
 def test_a_form_may_have_parts_or_a_list_in_json(served: Served, expected: dict[str, str]) -> None:
@@ -79,24 +81,24 @@ def test_a_form_may_have_parts_or_a_list_in_json(served: Served, expected: dict[
         for name, value in parts
     )
     kind = {"Content-Type": "multipart/form-data; boundary=limit"}
-    both = [expected[LINES[0]], expected[LINES[1]]]
-    found = served.call("/translate", f"{body}--limit--\r\n".encode(), kind).json
-    assert found == {
-        "translatedText": both,
+    translations = [expected[LINES[0]], expected[LINES[1]]]
+    answer = served.call("/translate", f"{body}--limit--\r\n".encode(), kind).json
+    assert answer == {
+        "translatedText": translations,
         "detectedLanguage": [{"confidence": 33, "language": "xx"}] * 2,
     }
     part = '--limit\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
     text = "ba é 漢\nzu"
     body = part.format("q", text) + part.format("target", "yy") + "--limit--\r\n"
-    found = served.call("/translate", body.encode(), kind).json
-    assert found == served.call("/translate", {"q": text, "target": "yy"}).json
+    answer = served.call("/translate", body.encode(), kind).json
+    assert answer == served.call("/translate", {"q": text, "target": "yy"}).json
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     for form in (
         [("q", json.dumps(LINES[:2])), ("target", "yy")],
         [("q[]", LINES[0]), ("q[]", LINES[1]), ("target", "yy")],
     ):
-        found = served.call("/translate", urlencode(form).encode(), kind).json
-        assert found == {"translatedText": both}
+        answer = served.call("/translate", urlencode(form).encode(), kind).json
+        assert answer == {"translatedText": translations}
     reply = served.call("/translate", b"q=The cat & the dog&target=yy", kind)
     assert reply.status == 400
     assert "write & in a text as %26" in reply.error
@@ -106,31 +108,36 @@ def test_html_without_tags_is_text_with_entities(served: Served) -> None:
     fields = {"source": "auto", "target": "YY"}
     plain = served.call("/translate", {"q": 'ba & <3 "zu"', **fields}).json
     marked = {"q": "ba &amp; &lt;3 &quot;zu&quot;", "format": "html", **fields}
-    found = served.call("/translate", marked).json
-    assert found["translatedText"] == html.escape(plain["translatedText"], quote=False)
-    assert found["detectedLanguage"] == {"confidence": 33, "language": "xx"}
+    answer = served.call("/translate", marked).json
+    assert answer["translatedText"] == html.escape(plain["translatedText"], quote=False)
+    assert answer["detectedLanguage"] == {"confidence": 33, "language": "xx"}
 
 
 def test_markup_and_times_stay(served: Served, expected: dict[str, str]) -> None:
     """Inline markup is placed by attention, as `seq2seq translate --format` places it."""
-    one, two = LINES[:2]
-    page = f"<p class='a'>{one}</p>\n<ul><li>{two}<li><b>{one}</b></ul>"
-    found = served.call("/translate", {"q": page, "target": "yy", "format": "html"}).json
-    first, second = (html.escape(expected[line], quote=False) for line in (one, two))
-    assert found["translatedText"] == (
+    first_line, second_line = LINES[:2]
+    page = f"<p class='a'>{first_line}</p>\n<ul><li>{second_line}<li><b>{first_line}</b></ul>"
+    answer = served.call("/translate", {"q": page, "target": "yy", "format": "html"}).json
+    first, second = (html.escape(expected[line], quote=False) for line in (first_line, second_line))
+    assert answer["translatedText"] == (
         f"<p class='a'>{first}</p>\n<ul><li>{second}<li><b>{first}</b></ul>"
     )
-    film = f"1\n00:00:01,000 --> 00:00:02,000\n{one}\n\n2\n00:00:03,000 --> 00:00:04,000\n{two}\n"
-    found = served.call("/translate", {"q": [film], "target": "yy", "format": "srt"}).json
-    shown = film.replace(one, expected[one]).replace(two, expected[two])
-    assert found == {"translatedText": [shown]}
-    reply = served.call("/v1/translate", {"text": [page, two], "format": "html"}).json
+    film = (
+        f"1\n00:00:01,000 --> 00:00:02,000\n{first_line}\n\n"
+        f"2\n00:00:03,000 --> 00:00:04,000\n{second_line}\n"
+    )
+    answer = served.call("/translate", {"q": [film], "target": "yy", "format": "srt"}).json
+    translated_film = film.replace(first_line, expected[first_line]).replace(
+        second_line, expected[second_line]
+    )
+    assert answer == {"translatedText": [translated_film]}
+    reply = served.call("/v1/translate", {"text": [page, second_line], "format": "html"}).json
     assert reply["documents"] == [
         f"<p class='a'>{first}</p>\n<ul><li>{second}<li><b>{first}</b></ul>",
         second,
     ]
     assert [entry["text"] for entry in reply["translations"]] == [
-        expected[line] for line in (one, two, one, two)
+        expected[line] for line in (first_line, second_line, first_line, second_line)
     ]
 
 
@@ -140,10 +147,10 @@ def test_requests_of_mastodon_are_answered(served: Served, expected: dict[str, s
     assert (language["code"], language["targets"]) == ("xx", ["yy"])
     texts = [f"<p>{LINES[0]}</p>", LINES[1], ""]
     fields = {"q": texts, "source": "auto", "target": "yy", "format": "html", "api_key": None}
-    found = served.call("/translate", fields).json
-    one, two = (html.escape(expected[line], quote=False) for line in LINES[:2])
-    assert found["translatedText"] == [f"<p>{one}</p>", two, ""]
-    assert [entry["language"] for entry in found["detectedLanguage"]] == ["xx"] * 3
+    answer = served.call("/translate", fields).json
+    first, second = (html.escape(expected[line], quote=False) for line in LINES[:2])
+    assert answer["translatedText"] == [f"<p>{first}</p>", second, ""]
+    assert [entry["language"] for entry in answer["detectedLanguage"]] == ["xx"] * 3
 
 
 def test_requests_of_the_page_of_libretranslate_are_answered(
@@ -180,8 +187,8 @@ def test_a_language_is_detected(served: Served) -> None:
 
 def test_a_final_slash_is_no_other_path(served: Served) -> None:
     fields = {"q": LINES[0], "target": "yy"}
-    found = served.call("/translate/", fields)
-    assert (found.status, found.json) == (200, served.call("/translate", fields).json)
+    reply = served.call("/translate/", fields)
+    assert (reply.status, reply.json) == (200, served.call("/translate", fields).json)
     assert served.call("/languages/").status == 200
 
 
@@ -193,16 +200,16 @@ def test_numbers_beyond_all_bounds_are_refused(served: Served) -> None:
     assert (reply.status, "must be from 0 to 1,000,000" in reply.error) == (400, True)
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 50])
+@pytest.mark.parametrize("count", [1, 2, 50])
 def test_alternatives_are_different_texts_and_do_not_change_the_translation(
-    wanted: int, served: Served, expected: dict[str, str]
+    count: int, served: Served, expected: dict[str, str]
 ) -> None:
     """The beam of the run (3) bounds them."""
-    found = served.call("/translate", {"q": LINES, "target": "yy", "alternatives": wanted}).json
-    assert found["translatedText"] == [expected[line] for line in LINES]
-    for text, others in zip(found["translatedText"], found["alternatives"], strict=True):
-        assert 1 <= len(others) <= min(wanted, 2)
-        assert len({text, *others}) == 1 + len(others)
+    answer = served.call("/translate", {"q": LINES, "target": "yy", "alternatives": count}).json
+    assert answer["translatedText"] == [expected[line] for line in LINES]
+    for text, alternatives in zip(answer["translatedText"], answer["alternatives"], strict=True):
+        assert 1 <= len(alternatives) <= min(count, 2)
+        assert len({text, *alternatives}) == 1 + len(alternatives)
 
 
 def test_alternatives_differ_in_more_than_spaces() -> None:
@@ -218,8 +225,8 @@ def test_alternatives_differ_in_more_than_spaces() -> None:
 
 
 def test_a_blank_text_has_no_alternatives(served: Served) -> None:
-    found = served.call("/translate", {"q": " ", "target": "yy", "alternatives": 2}).json
-    assert (found["translatedText"].strip(), found["alternatives"]) == ("", [])
+    answer = served.call("/translate", {"q": " ", "target": "yy", "alternatives": 2}).json
+    assert (answer["translatedText"].strip(), answer["alternatives"]) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -314,6 +321,6 @@ def test_health_and_unknown_paths(served: Served) -> None:
 
 def test_older_clients_ask_for_the_languages_by_post(served: Served) -> None:
     """As `libretranslatepy` 2.1.0 does."""
-    found = served.call("/languages")
+    reply = served.call("/languages")
     asked = served.call("/languages", b"", {"Content-Type": "application/x-www-form-urlencoded"})
-    assert (asked.status, asked.json) == (found.status, found.json) == (200, found.json)
+    assert (asked.status, asked.json) == (reply.status, reply.json) == (200, reply.json)

@@ -52,7 +52,9 @@ def opened(browser: Browser, served: Served) -> Open:
     def open_page(address: str = served.address, silent: bool = True, **options: Any) -> Any:
         context = browser.new_context(**options)
         context.set_default_timeout(20_000)
-        page, urls, messages = context.new_page(), [], []
+        page = context.new_page()
+        urls = []
+        messages = []
         page.on("request", lambda request: urls.append(request.url))
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
@@ -79,21 +81,21 @@ def answered(page: Page, *translations: dict[str, Any]) -> None:
 
     def answer(route: Route) -> None:
         asked = json.loads(route.request.post_data or "{}")
-        found = [
+        answers = [
             {
                 "score": -0.1,
-                "log_probs": [-0.01] * len(each["tgt_tokens"]),
+                "log_probs": [-0.01] * len(translation["tgt_tokens"]),
                 "attention_weights": [
-                    [1 / len(each["src_tokens"])] * len(each["src_tokens"])
-                    for _ in each["tgt_tokens"]
+                    [1 / len(translation["src_tokens"])] * len(translation["src_tokens"])
+                    for _ in translation["tgt_tokens"]
                 ],
                 "n_best": [],
-                **each,
+                **translation,
             }
-            for each in translations[: len(asked["text"])]
+            for translation in translations[: len(asked["text"])]
         ]
-        notes = [each.get("notes", []) for each in found]
-        route.fulfill(json={"translations": found, "notes": notes})
+        notes = [translation.get("notes", []) for translation in answers]
+        route.fulfill(json={"translations": answers, "notes": notes})
 
     page.route("**/v1/translate", answer)
 
@@ -105,12 +107,12 @@ def weights(page: Page, selector: str) -> list[float]:
 
 
 def test_typing_shows_the_translation_of_each_line(opened: Open, served: Served) -> None:
-    found = served.call("/v1/translate", {"text": LINES}).json["translations"]
+    translations = served.call("/v1/translate", {"text": LINES}).json["translations"]
     with opened() as page:
         page.locator("#src").press_sequentially(f"{LINES[0]}\n", delay=5)
         page.locator("#src").press_sequentially(f"{LINES[1]}\n{LINES[2]}", delay=5)
         texts = page.locator("#tgt p")
-        expect(texts).to_have_text([each["text"] for each in found])
+        expect(texts).to_have_text([translation["text"] for translation in translations])
         page.locator("#src").fill("")
         expect(texts).to_have_count(0)
         expect(page.locator("#details")).to_be_hidden()
@@ -148,7 +150,7 @@ def test_a_word_shows_where_it_attends(opened: Open) -> None:
         assert weights(page, "#weights tr.active td") == [0.01, 0.59, 0.4]
         assert weights(page, "#backdrop mark") == [0.59]  # a small weight is not marked
         assert page.locator("#backdrop").text_content() == "y\nvery unlike\n"
-        boxes = [page.locator(each).bounding_box() for each in ("#src", "#backdrop")]
+        boxes = [page.locator(selector).bounding_box() for selector in ("#src", "#backdrop")]
         assert boxes[0] == boxes[1]
         page.mouse.move(0, 0)
         expect(page.locator("#backdrop mark")).to_have_count(0)
@@ -158,21 +160,25 @@ def test_no_token_is_lost_between_words(opened: Open) -> None:
     """Each row of the heat map of a real model sums to 1."""
     with opened() as page:
         type_text(page, LINES[0])
-        found = weights(page, "#weights tbody td")
+        cells = weights(page, "#weights tbody td")
         width = page.locator("#weights thead th").count()
-        sums = [sum(found[start : start + width]) for start in range(0, len(found), width)]
+        sums = [sum(cells[start : start + width]) for start in range(0, len(cells), width)]
         assert sums == pytest.approx([1] * len(sums), abs=0.01)
 
 
 def test_alternatives_equal_those_of_the_server(opened: Open, served: Served) -> None:
-    (found,) = served.call("/v1/translate", {"text": LINES[:1], "n_best": 3}).json["translations"]
+    (translation,) = served.call("/v1/translate", {"text": LINES[:1], "n_best": 3}).json[
+        "translations"
+    ]
     with opened() as page:
         type_text(page, LINES[0])
         expect(page.locator("#n-best button")).to_have_text(
-            [each["text"] for each in found["n_best"][1:]]
+            [alternative["text"] for alternative in translation["n_best"][1:]]
         )
         for text, entry in zip(
-            page.locator("#n-best small").all_text_contents(), found["n_best"][1:], strict=True
+            page.locator("#n-best small").all_text_contents(),
+            translation["n_best"][1:],
+            strict=True,
         ):
             assert text.endswith("%")
             assert float(text[:-1]) == pytest.approx(100 * math.exp(entry["score"]), rel=0.1)
@@ -254,13 +260,13 @@ def test_an_example_a_link_and_copies(
         page.locator("#tgt .word").first.wait_for()
         expect(page.locator("#src")).to_have_value(min(LINES, key=len))
         expect(page.locator("#examples")).to_be_hidden()
-        shown = page.locator("#tgt p").text_content()
+        shown_text = page.locator("#tgt p").text_content()
         page.locator("#copy").click()
         expect(page.locator("#copy")).to_have_text("Copied")
-        assert page.evaluate("navigator.clipboard.readText()") == shown
+        assert page.evaluate("navigator.clipboard.readText()") == shown_text
         page.reload()
         expect(page.locator("#src")).to_have_value(min(LINES, key=len))
-        expect(page.locator("#tgt p")).to_have_text([shown])
+        expect(page.locator("#tgt p")).to_have_text([shown_text])
         page.locator("#clear").click()
         expect(page.locator("#tgt p")).to_have_count(0)
         assert page.url == f"{served.address}/"
@@ -270,10 +276,10 @@ def test_nothing_moves_when_a_word_is_marked(opened: Open) -> None:
     with opened(**PHONE) as page:
         type_text(page, LINES[0])
         page.locator("#n-best li").first.wait_for()
-        before = page.locator("#details").bounding_box()
+        box_before = page.locator("#details").bounding_box()
         page.locator("#tgt .word").first.hover()
         expect(page.locator("#status")).to_contain_text("probability")
-        assert page.locator("#details").bounding_box() == before
+        assert page.locator("#details").bounding_box() == box_before
 
 
 def test_notes_stay_and_nothing_below_moves_when_a_word_is_chosen(opened: Open) -> None:
@@ -287,16 +293,16 @@ def test_notes_stay_and_nothing_below_moves_when_a_word_is_chosen(opened: Open) 
     with opened() as page:
         answered(page, line)
         type_text(page, "a")
-        notes, below = page.locator("#notes"), page.locator("#hint")
+        notes, hint = page.locator("#notes"), page.locator("#hint")
         expect(notes).to_contain_text("Hardly any attention. Hardly")
-        places = [below.bounding_box()]
+        places = [hint.bounding_box()]
         assert notes.evaluate("notes => notes.scrollHeight > 2 * notes.clientHeight")
         page.locator("#tgt .word").first.hover()
         expect(page.locator("#status")).to_contain_text("one: probability")
-        places.append(below.bounding_box())
+        places.append(hint.bounding_box())
         page.locator("#tgt .word").first.click()
         expect(page.locator("#choices")).to_have_text("No other word is likely here.")
-        assert places == [below.bounding_box()] * 2
+        assert places == [hint.bounding_box()] * 2
         expect(notes).to_be_visible()
 
 
@@ -360,7 +366,7 @@ def test_a_tap_marks_a_word_and_a_phone_shows_all(opened: Open) -> None:
         expect(word).to_have_class(re.compile("active"))
         expect(page.locator("#backdrop mark").first).to_be_attached()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        areas = [page.locator(each).bounding_box() for each in ("#src", "#tgt")]
+        areas = [page.locator(selector).bounding_box() for selector in ("#src", "#tgt")]
         assert areas[0]["y"] + areas[0]["height"] <= areas[1]["y"]  # type: ignore[index]
 
 
@@ -490,7 +496,7 @@ def test_light_and_dark_are_legible(scheme: str, opened: Open) -> None:
 def luminance(page: Page, selector: str, name: str) -> float:
     """Return the relative luminance of a colour, as WCAG defines it."""
     colour = page.eval_on_selector(selector, f"it => getComputedStyle(it).{name}")
-    channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    channels = [int(channel) / 255 for channel in re.findall(r"\d+", colour)[:3]]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in channels]
     return sum(x * y for x, y in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
 
@@ -541,10 +547,10 @@ def test_only_the_translation_of_the_last_text_is_shown(opened: Open) -> None:
         page.locator("#src").fill(LINES[0])
         expect(page.locator("#tgt")).to_have_class("stale")
         type_text(page, LINES[1])
-        shown = page.locator("#tgt").text_content()
+        shown_text = page.locator("#tgt").text_content()
         assert late[0].request.failure or late[0].request.response is not None
         page.wait_for_timeout(300)
-        assert page.locator("#tgt").text_content() == shown
+        assert page.locator("#tgt").text_content() == shown_text
 
 
 def test_the_page_leads_to_the_description_of_the_api(opened: Open) -> None:

@@ -12,7 +12,9 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.text.source_profile import SourceProfile
 from seq2seq.tools.serving.service import LanguagePair, LanguagePairs
 
-EN_DE, DE_EN, FR_EN = LanguagePair("en", "de"), LanguagePair("de", "en"), LanguagePair("fr", "en")
+EN_DE = LanguagePair("en", "de")
+DE_EN = LanguagePair("de", "en")
+FR_EN = LanguagePair("fr", "en")
 TRANSLATOR: Any = None
 PAIRS = LanguagePairs(dict.fromkeys((EN_DE, DE_EN, FR_EN), TRANSLATOR))
 
@@ -58,7 +60,8 @@ def test_a_refused_pair_is_named(src: str | None, tgt: str, message: str) -> Non
 
 
 def test_the_region_counts_where_two_pairs_have_one() -> None:
-    british, american = LanguagePair("de", "en-GB"), LanguagePair("de", "en-US")
+    british = LanguagePair("de", "en-GB")
+    american = LanguagePair("de", "en-US")
     pairs = LanguagePairs(dict.fromkeys((british, american), TRANSLATOR))
     assert pairs.find("de", "en_us") == american
 
@@ -90,7 +93,8 @@ def test_the_script_of_a_text_shows_its_language() -> None:
 
 
 def test_of_regions_the_exact_one_decides() -> None:
-    brazil, portugal = LanguagePair("en", "pt-BR"), LanguagePair("en", "pt-PT")
+    brazil = LanguagePair("en", "pt-BR")
+    portugal = LanguagePair("en", "pt-PT")
     pairs = LanguagePairs(dict.fromkeys((brazil, portugal), TRANSLATOR))
     assert pairs.find("en-GB", "pt-BR") == brazil
     assert pairs.find("en-GB", "pt_pt") == portugal

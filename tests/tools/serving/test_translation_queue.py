@@ -111,10 +111,10 @@ def test_waiting_requests_form_one_batch() -> None:
         await until_waiting(queue, 11)
         echo.open.set()
         await first
-        return [[each.text for each in await task] for task in tasks]
+        return [[translation.text for translation in await task] for task in tasks]
 
-    found, echo, queue = run(body)
-    assert found == [[f"A{n}", f"B{n}"] for n in range(5)]
+    texts, echo, queue = run(body)
+    assert texts == [[f"A{n}", f"B{n}"] for n in range(5)]
     assert [len(batch) for batch in echo.batches] == [1, 10]
     assert queue.translated == 11
     assert queue.waiting == 0
@@ -140,8 +140,8 @@ def test_requests_with_and_without_attention_share_a_batch() -> None:
         first = await held(queue, echo)
         searches = [search(echo), dataclasses.replace(search(echo), text_only=False)]
         tasks = [
-            asyncio.create_task(queue.translate(each, lines_of(f"a{n}"), 60))
-            for n, each in enumerate(searches)
+            asyncio.create_task(queue.translate(requested, lines_of(f"a{n}"), 60))
+            for n, requested in enumerate(searches)
         ]
         await until_waiting(queue, 3)
         echo.open.set()
@@ -163,13 +163,15 @@ def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyP
         order: list[str] = []
 
         async def ask(name: str, n_best: int, lines: list[QueuedLine]) -> None:
-            found = await queue.translate(search(echo, n_best), lines, 60)
-            assert [each.text for each in found] == [line.text.upper() for line in lines]
+            translations = await queue.translate(search(echo, n_best), lines, 60)
+            assert [translation.text for translation in translations] == [
+                line.text.upper() for line in lines
+            ]
             order.append(name)
 
         tasks = [
-            asyncio.create_task(ask(*each))
-            for each in (
+            asyncio.create_task(ask(*arguments))
+            for arguments in (
                 ("large", 1, large),
                 ("small", 1, lines_of("s")),
                 ("other", 2, lines_of("o")),
@@ -255,18 +257,20 @@ def test_a_failing_request_does_not_affect_others(
     async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
         first = await held(queue, echo)
         tasks = [
-            asyncio.create_task(queue.translate(search(echo), lines_of(*each), 60))
-            for each in (["a"], ["b", word], ["c"])
+            asyncio.create_task(queue.translate(search(echo), lines_of(*request_lines), 60))
+            for request_lines in (["a"], ["b", word], ["c"])
         ]
         await until_waiting(queue, 5)
         echo.open.set()
         await first
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    (one, failed, three), _, queue = run(body)
+    (answer_to_first, failed, answer_to_third), _, queue = run(body)
     assert isinstance(failed, kind)
-    assert [each.exc_info and each.exc_info[0] for each in caplog.records] == [kind] * is_logged
-    assert [one[0].text, three[0].text] == ["A", "C"]
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [
+        kind
+    ] * is_logged
+    assert [answer_to_first[0].text, answer_to_third[0].text] == ["A", "C"]
     assert queue.waiting == 0
 
 
@@ -281,8 +285,8 @@ def test_closing_translates_accepted_requests() -> None:
         await closing
         return [(await task)[0].text for task in (first, second)]
 
-    found, _, _ = run(body)
-    assert found == ["FIRST", "B"]
+    texts, _, _ = run(body)
+    assert texts == ["FIRST", "B"]
 
 
 def test_a_line_is_prepared_once(
@@ -316,23 +320,25 @@ def test_a_client_with_few_lines_is_next_however_many_others_have() -> None:
 
     async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
         first = await held(queue, echo)
-        many = [
+        large_requests = [
             asyncio.create_task(
                 queue.translate(search(echo, 1 + n), lines_of(*[f"a{n}"] * 200), 60, f"many {n}")
             )
             for n in range(4)
         ]
         await until_waiting(queue, 801)
-        few = asyncio.create_task(queue.translate(search(echo, 9), lines_of("b"), 60, "few"))
+        small_request = asyncio.create_task(
+            queue.translate(search(echo, 9), lines_of("b"), 60, "few")
+        )
         await until_waiting(queue, 802)
         echo.open.set()
-        await asyncio.gather(first, few, *many)
+        await asyncio.gather(first, small_request, *large_requests)
         return [batch[0] for batch in echo.batches]
 
     starts, echo, _ = run(body)
     assert starts.index("b") <= 5
-    most = 1 + translation_queue.SHARE_CHARACTERS // translation_queue.LINE_CHARACTERS
-    assert max(map(len, echo.batches[:6])) <= most
+    max_lines = 1 + translation_queue.SHARE_CHARACTERS // translation_queue.LINE_CHARACTERS
+    assert max(map(len, echo.batches[:6])) <= max_lines
 
 
 def test_lines_of_costly_searches_are_taken_one_by_one_while_others_wait() -> None:
@@ -350,7 +356,7 @@ def test_lines_of_costly_searches_are_taken_one_by_one_while_others_wait() -> No
     _, echo, _ = run(body)
     costly = [number for number, batch in enumerate(echo.batches) if "x" not in batch][1:]
     assert [echo.batches[number] for number in costly] == [["a"], ["b"], ["c"]]
-    between = {later - number for number, later in itertools.pairwise(costly)}
+    between = {next_number - number for number, next_number in itertools.pairwise(costly)}
     assert min(between) > 1  # the other client's lines
 
 
@@ -369,8 +375,8 @@ def test_a_client_that_fills_the_queue_makes_room_for_another() -> None:
         echo.open.set()
         return await asyncio.gather(first, modest, *greedy, return_exceptions=True)
 
-    (_, modest, kept, refused), _, queue = run(body, max_lines=9)
-    assert (len(modest), len(kept)) == (2, 4)
+    (_, modest, accepted, refused), _, queue = run(body, max_lines=9)
+    assert (len(modest), len(accepted)) == (2, 4)
     assert isinstance(refused, HTTPException)
     assert refused.status_code == 503
     assert queue.waiting == 0

@@ -50,39 +50,47 @@ def test_answers_are_the_objects_of_the_command_line(
 
 
 def test_a_line_gives_one_translation_and_notes(served: Served) -> None:
-    found = served.call(PATH, {"text": LINES[-1]}).json
-    assert (found["source"], found["target"]) == ("xx", "yy")
-    assert len(found["translations"]) == 1
-    assert found["translations"][0]["attention_blocks"]
-    assert any("translated in parts" in note for note in found["notes"][0])
+    answer = served.call(PATH, {"text": LINES[-1]}).json
+    assert (answer["source"], answer["target"]) == ("xx", "yy")
+    assert len(answer["translations"]) == 1
+    assert answer["translations"][0]["attention_blocks"]
+    assert any("translated in parts" in note for note in answer["notes"][0])
 
 
 def test_attention_is_optional(served: Served) -> None:
-    one, other = (
-        served.call(PATH, {"text": LINES, "attention": wanted}).json["translations"]
-        for wanted in (True, False)
+    with_attention, without_attention = (
+        served.call(PATH, {"text": LINES, "attention": is_wanted}).json["translations"]
+        for is_wanted in (True, False)
     )
-    assert one[0]["attention_weights"] is not None
-    for each in other:
-        assert each["attention_weights"] is None
-        assert "attention_blocks" not in each or each["attention_blocks"] == []
-    assert [each["text"] for each in one] == [each["text"] for each in other]
+    assert with_attention[0]["attention_weights"] is not None
+    for translation in without_attention:
+        assert translation["attention_weights"] is None
+        assert "attention_blocks" not in translation or translation["attention_blocks"] == []
+    assert [translation["text"] for translation in with_attention] == [
+        translation["text"] for translation in without_attention
+    ]
 
 
 def test_requirements_hold_line_by_line(served: Served, tiny_runs: dict[str, Path]) -> None:
-    translator, texts = Translator.load(tiny_runs["bahdanau"]), LINES[:3]
-    prefixes, phrases = ["ba", "", "zu ge"], [["lo"], [], ["mi", "ta"]]
+    translator = Translator.load(tiny_runs["bahdanau"])
+    texts = LINES[:3]
+    prefixes = ["ba", "", "zu ge"]
+    phrases = [["lo"], [], ["mi", "ta"]]
     expected = translator.translate(texts, prefixes=prefixes, constraints=phrases)
     fields = {"text": texts, "prefix": prefixes, "constraints": phrases}
-    found = served.call(PATH, fields).json["translations"]
-    assert [each["text"] for each in found] == [each.text for each in expected]
+    translations = served.call(PATH, fields).json["translations"]
+    assert [translation["text"] for translation in translations] == [
+        translation.text for translation in expected
+    ]
     word = texts[0].split()[0]
     settings = SearchSettings(glossary=Glossary([(word, "zuzu")]), forbidden=("ba",))
     expected = translator.translate(texts, settings=settings)
     fields = {"text": texts, "glossary": [[word, "zuzu"]], "forbidden": ["ba"]}
-    found = served.call(PATH, fields).json["translations"]
-    assert [each["text"] for each in found] == [each.text for each in expected]
-    assert "zuzu" in found[0]["text"]
+    translations = served.call(PATH, fields).json["translations"]
+    assert [translation["text"] for translation in translations] == [
+        translation.text for translation in expected
+    ]
+    assert "zuzu" in translations[0]["text"]
 
 
 def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[str, Path]) -> None:
@@ -90,9 +98,11 @@ def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[s
     settings = SearchSettings(sampling=Sampling(3, 0.7, 5, 0.9, 11))
     expected = translator.translate(LINES, n_best=3, settings=settings)
     sampling = {"samples": 3, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "seed": 11}
-    found = served.call(PATH, {"text": LINES, "n_best": 3, "sampling": sampling}).json
-    for one, other in zip(found["translations"], expected, strict=True):
-        assert [each["text"] for each in one["n_best"]] == [each.text for each in other.n_best]
+    answer = served.call(PATH, {"text": LINES, "n_best": 3, "sampling": sampling}).json
+    for answered_line, translation in zip(answer["translations"], expected, strict=True):
+        assert [entry["text"] for entry in answered_line["n_best"]] == [
+            entry.text for entry in translation.n_best
+        ]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +194,10 @@ def test_an_error_has_the_number_of_the_line_in_the_request(
 def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
     name: str, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started, answered = threading.Event(), threading.Event()
-    replies, function = [], getattr(v1, name)
+    started = threading.Event()
+    answered = threading.Event()
+    replies = []
+    function = getattr(v1, name)
     glossary = [["ke" * 50 + str(n), "mo"] for n in range(20)]  # small requests wait for nothing
 
     def held(*arguments: Any) -> Any:
@@ -215,23 +227,30 @@ def test_a_body_in_another_encoding_is_refused(code: str, served: Served) -> Non
 def test_the_description_lists_the_fields_of_real_answers(served: Served) -> None:
     description = served.call("/openapi.json").json
     schemas = description["components"]["schemas"]
-    found = served.call(PATH, {"text": [LINES[0], LINES[-1]], "n_best": 2}).json
-    assert found.keys() == schemas["Translations"]["properties"].keys()
-    fields = set().union(*found["translations"])
+    answer = served.call(PATH, {"text": [LINES[0], LINES[-1]], "n_best": 2}).json
+    assert answer.keys() == schemas["Translations"]["properties"].keys()
+    fields = set().union(*answer["translations"])
     assert fields == schemas["LineTranslation"]["properties"].keys()
     assert (
-        found["translations"][0]["n_best"][0].keys()
+        answer["translations"][0]["n_best"][0].keys()
         == schemas["HypothesisEntry"]["properties"].keys()
     )
 
 
 def test_the_description_explains_every_field(served: Served) -> None:
     schemas = served.call("/openapi.json").json["components"]["schemas"]
-    own = {name: each for name, each in schemas.items() if "Validation" not in name}  # FastAPI's
-    assert {"TranslatedText", "Language", "LineTranslation", "HypothesisEntry"} <= own.keys()
+    own_schemas = {
+        name: described for name, described in schemas.items() if "Validation" not in name
+    }  # FastAPI's
+    assert {
+        "TranslatedText",
+        "Language",
+        "LineTranslation",
+        "HypothesisEntry",
+    } <= own_schemas.keys()
     fields = {
         f"{name}.{field}": value.get("description")
-        for name, schema in own.items()
+        for name, schema in own_schemas.items()
         for field, value in schema.get("properties", {}).items()
     }
     assert [field for field, text in fields.items() if not text] == []
