@@ -26,7 +26,7 @@ def habits() -> CopyHabits:
 
 
 @pytest.mark.parametrize(
-    ("line", "copied"),
+    ("line", "words"),
     [
         ("Rahul sleeps.", ["Rahul"]),
         ("We saw Rahul, Farah and Munich.", ["Rahul", "Farah"]),
@@ -42,9 +42,9 @@ def habits() -> CopyHabits:
     ],
 )
 def test_words_are_copied_as_in_the_training_text(
-    habits: CopyHabits, line: str, copied: list[str]
+    habits: CopyHabits, line: str, words: list[str]
 ) -> None:
-    assert habits.copied_in(line) == copied
+    assert habits.copied_in(line) == words
 
 
 def test_a_word_form_is_copied_if_its_rare_words_are(habits: CopyHabits) -> None:
@@ -53,7 +53,8 @@ def test_a_word_form_is_copied_if_its_rare_words_are(habits: CopyHabits) -> None
 
 
 def test_a_word_form_needs_enough_words() -> None:
-    src, tgt = ["Aki sleeps."] * 3, ["Aki schläft."] * 3
+    src = ["Aki sleeps."] * 3
+    tgt = ["Aki schläft."] * 3
     assert copy_habits(src, tgt) == CopyHabits(["sleeps"], [], [])
     names = NAMES[: MIN_FORM - 1]
     assert copy_habits(names, names).copied_forms == []
@@ -74,5 +75,5 @@ def test_a_word_form_consists_of_case_digits_and_punctuation(word: str, form: st
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=8), st.text())
 def test_copied_words_are_parts_of_their_line(pairs: list[tuple[str, str]], line: str) -> None:
-    known = copy_habits([src for src, _ in pairs], [tgt for _, tgt in pairs])
-    assert all(word in line for word in known.copied_in(line))
+    learned_habits = copy_habits([src for src, _ in pairs], [tgt for _, tgt in pairs])
+    assert all(word in line for word in learned_habits.copied_in(line))

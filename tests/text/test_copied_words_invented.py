@@ -55,18 +55,18 @@ def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatc
 def test_both_sides_have_the_same_invented_name() -> None:
     src, tgt = inventor().invent(["Is Tom here? Tom!"] * 40, ["Tom! Ist Tom da?"] * 40, 3)
     invented = set()
-    for one, other in zip(src, tgt, strict=True):
-        match = re.fullmatch(r"Is (.+) here\? (.+)!", one)
+    for src_line, tgt_line in zip(src, tgt, strict=True):
+        match = re.fullmatch(r"Is (.+) here\? (.+)!", src_line)
         assert match
         assert match[1] == match[2]
-        assert other == f"{match[1]}! Ist {match[1]} da?"
+        assert tgt_line == f"{match[1]}! Ist {match[1]} da?"
         invented.add(match[1])
     assert len(invented) > 15
 
 
 def test_a_genitive_ending_is_kept() -> None:
     src, tgt = inventor().invent(["Mary's cat"] * 20, ["Marys Katze"] * 20, 1)
-    names = [each.removesuffix("'s cat") for each in src]
+    names = [line.removesuffix("'s cat") for line in src]
     assert len({*names}) > 5
     assert tgt == [f"{name}s Katze" for name in names]
 
@@ -91,16 +91,16 @@ def test_codes_and_numbers_keep_their_form() -> None:
     src, tgt = inventor().invent([text] * 20, [text] * 20, 2)
     assert src == tgt
     assert len({*src}) == 20
-    for each in src:
+    for code in src:
         form = r"[^\W\d_]{2}\d{4} at [1-9]\d:\d\d, [^\W\d_]-\d{3}: a\.b@c-d\.org"
-        assert re.fullmatch(form, each)
-        assert each[:2].isupper()
+        assert re.fullmatch(form, code)
+        assert code[:2].isupper()
 
 
 @pytest.mark.approximate
 def test_some_names_have_diacritics_or_another_form() -> None:
     src, tgt = inventor().invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
-    names = [each.removesuffix(" sleeps.") for each in src]
+    names = [line.removesuffix(" sleeps.") for line in src]
     assert tgt == [f"{name} schläft." for name in names]
     assert sum(map(str.isalpha, names)) == pytest.approx(2000 * (1 - FORM_RATE), abs=80)
     plain = [name for name in names if name.isalpha()]
@@ -111,15 +111,15 @@ def test_some_names_have_diacritics_or_another_form() -> None:
 
 
 def test_a_letter_with_a_diacritic_is_one_character_in_either_case() -> None:
-    for each in _MARKED_LETTERS:
-        assert len(each.upper()) == len(each.lower()) == 1
-        assert unicodedata.normalize("NFC", each) == each
+    for letter in _MARKED_LETTERS:
+        assert len(letter.upper()) == len(letter.lower()) == 1
+        assert unicodedata.normalize("NFC", letter) == letter
 
 
 @pytest.mark.approximate
 def test_a_rate_of_one_half_replaces_half_of_the_names() -> None:
     src, _ = inventor(0.5).invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
-    assert sum(each == "Tom sleeps." for each in src) == pytest.approx(1000, abs=120)
+    assert sum(line == "Tom sleeps." for line in src) == pytest.approx(1000, abs=120)
 
 
 def test_without_names_single_letters_are_kept() -> None:
@@ -133,8 +133,9 @@ words = st.text("abTomMaryBoston19.'- ", max_size=30)
 def test_invented_names_depend_only_on_pairs_and_seed(
     pairs: list[tuple[str, str]], seed: int
 ) -> None:
-    src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
-    found = inventor(0.5).invent(src, tgt, seed)
-    assert found == inventor(0.5).invent(src, tgt, seed)
-    assert [*map(len, found)] == [len(pairs)] * 2
-    assert all(len(each) >= MIN_LETTERS for each in shared_names(src, tgt))
+    src = [src_line for src_line, _ in pairs]
+    tgt = [tgt_line for _, tgt_line in pairs]
+    invented = inventor(0.5).invent(src, tgt, seed)
+    assert invented == inventor(0.5).invent(src, tgt, seed)
+    assert [*map(len, invented)] == [len(pairs)] * 2
+    assert all(len(name) >= MIN_LETTERS for name in shared_names(src, tgt))

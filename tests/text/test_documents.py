@@ -42,10 +42,12 @@ def unchanged(lines: list[str]) -> list[Translation]:
 
 
 def _reversed(line: str, with_attention: bool) -> Translation:
-    words, mark = re.findall(r"[\w'.-]*\w|[^\w\s]", line), line[-1:] if line[-1:] in ".!?" else ""
+    words = re.findall(r"[\w'.-]*\w|[^\w\s]", line)
+    mark = line[-1:] if line[-1:] in ".!?" else ""
     body = [f"\N{LOWER ONE EIGHTH BLOCK}{word}" for word in words[: len(words) - len(mark)]]
     text = " ".join(words[: len(words) - len(mark)][::-1]) + mark
-    size, last = len(body) + len(mark) + 1, [*mark, "</s>"]
+    size = len(body) + len(mark) + 1
+    last = [*mark, "</s>"]
     order = [*reversed(range(len(body))), *range(len(body), size)]
     blocks = AttentionBlocks([np.eye(size, dtype=np.float32)[order]]) if with_attention else None
     tokens = body[::-1] + last
@@ -123,8 +125,8 @@ def test_subtitles_keep_numbers_times_and_line_ends() -> None:
         "Eight nine ten eleven.",
     ]
     assert document.numbers == [3, 8, 9, 13]
-    found = document.translated(unchanged(document.lines))
-    assert found == SRT
+    translated = document.translated(unchanged(document.lines))
+    assert translated == SRT
     moved = translate_document(SRT, "srt", reversed_words)
     assert "<i>two</i>" in moved
     assert [line for line in moved.splitlines() if "-->" in line or line.isdigit()] == [
@@ -218,8 +220,8 @@ def test_malformed_documents_lose_nothing(text: str, form: str) -> None:
     same = document.translated(unchanged(document.lines))
     moved = translate_document(text, form, reversed_words)
     if form == "html":
-        for found in (same, moved):
-            assert Counter(TAGS.findall(found)) == Counter(TAGS.findall(text))
+        for translated in (same, moved):
+            assert Counter(TAGS.findall(translated)) == Counter(TAGS.findall(text))
         same, text = _text_of(same), _text_of(text)
     elif form == "vtt":
         same, text = unescape(same), unescape(text)
@@ -306,7 +308,8 @@ def inline_markup(draw: st.DrawFn, depth: int = 0) -> str:
     for _ in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from(["words", "words", "element", "point"]))
         if kind == "element" and depth < 3:
-            element, inner = draw(ELEMENTS), draw(inline_markup(depth + 1))
+            element = draw(ELEMENTS)
+            inner = draw(inline_markup(depth + 1))
             text += f"<{element}>{inner}</{element.split()[0]}>"
         elif kind == "point":
             text += draw(POINTS)

@@ -34,12 +34,14 @@ def profiles(draw: st.DrawFn) -> SourceProfile:
 def test_a_record_of_two_texts_does_not_depend_on_how_often_they_are_joined(
     first: SourceProfile, second: SourceProfile
 ) -> None:
-    both = joined([first, second])
+    record_of_both = joined([first, second])
     assert joined([first, first]) == first
     assert joined([first, NO_PROFILE]) == joined([NO_PROFILE, first]) == first
-    assert joined([both, second]) == joined([first, both]) == both
-    assert {*both.characters} >= ({*first.characters} if both.characters else set())
-    assert both.sentences == max(first.sentences, second.sentences)
+    assert joined([record_of_both, second]) == joined([first, record_of_both]) == record_of_both
+    assert {*record_of_both.characters} >= (
+        {*first.characters} if record_of_both.characters else set()
+    )
+    assert record_of_both.sentences == max(first.sentences, second.sentences)
 
 
 @given(profiles(), profiles())
@@ -67,7 +69,8 @@ def test_contradictory_words_and_forms_are_of_neither_kind() -> None:
 def test_two_halves_of_a_text_are_recorded_as_the_text() -> None:
     src, tgt = toy_pairs(800, seed=4)
     halves = [describe_source(src[rows], tgt[rows]) for rows in (slice(400), slice(400, None))]
-    record, text = joined(halves), describe_source(src, tgt)
+    record = joined(halves)
+    text = describe_source(src, tgt)
     assert {name: getattr(record, name) for name in HABITS} == {
         name: getattr(text, name) for name in HABITS
     }
@@ -75,6 +78,7 @@ def test_two_halves_of_a_text_are_recorded_as_the_text() -> None:
 
 
 def test_a_joined_limit_is_nowhere_lower() -> None:
-    first, second = LengthLimit(0.5, 20), LengthLimit(2.0, 5)
-    both = first.joined(second)
-    assert all(both(n) >= max(first(n), second(n)) for n in range(1, 60))
+    first = LengthLimit(0.5, 20)
+    second = LengthLimit(2.0, 5)
+    joined_limit = first.joined(second)
+    assert all(joined_limit(n) >= max(first(n), second(n)) for n in range(1, 60))

@@ -25,9 +25,9 @@ NOTE = "words that the training text never has: "
 def note_on(line: str) -> str:
     """Return the note of the step on a line, or ""."""
     step = NoteUnknownWords(StepContext(describe_source(TEXT, TEXT), None))  # type: ignore[arg-type]
-    apart = line_of(line)
-    step.apply(apart)
-    return "".join(apart.notes)
+    parted_line = line_of(line)
+    step.apply(parted_line)
+    return "".join(parted_line.notes)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,18 @@ def test_the_most_frequent_words_have_no_content() -> None:
 def test_all_words_of_both_texts_are_known(first: list[str], second: list[str]) -> None:
     records = record_of(first), record_of(second)
     for lines, record in ((first, records[0]), (second, records[1])):
-        known = KnownWords(record)
-        assert all(word in known for line in lines for word in words_of(line.casefold()) if record)
-    both = joined(*records)
-    known_words.check_record(both)
-    assert bool(both) == all(records)
-    for line in [*first, *second] if both else []:
-        assert all(word in KnownWords(both) for word in words_of(line.casefold()))
+        known_words_of_record = KnownWords(record)
+        assert all(
+            word in known_words_of_record
+            for line in lines
+            for word in words_of(line.casefold())
+            if record
+        )
+    record_of_both = joined(*records)
+    known_words.check_record(record_of_both)
+    assert bool(record_of_both) == all(records)
+    for line in [*first, *second] if record_of_both else []:
+        assert all(word in KnownWords(record_of_both) for word in words_of(line.casefold()))
 
 
 @pytest.mark.parametrize(("count", "share"), [(2_000, 0.04), (32_000, 0.04), (100_000, 0.35)])
@@ -78,8 +83,8 @@ def test_few_other_words_are_taken_for_known(count: int, share: float) -> None:
 
     record = record_of(word() for _ in range(count))
     assert len(record) <= 44_000
-    known = KnownWords(record)
-    assert sum(word() in known for _ in range(2_000)) <= share * 2_000
+    known_words_of_record = KnownWords(record)
+    assert sum(word() in known_words_of_record for _ in range(2_000)) <= share * 2_000
 
 
 def test_a_text_of_too_many_words_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from seq2seq.text.sameness import sentence_key
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         ("The  cat\t", "the cat"),
         ("\uff21\uff22\uff23\uff11\uff12", "abc12"),
@@ -22,10 +22,10 @@ from seq2seq.text.sameness import sentence_key
         ("\ufeffa", "a"),
     ],
 )
-def test_equal_sentences(one: str, other: str) -> None:
-    assert sentence_key(one) == sentence_key(other)
+def test_equal_sentences(left: str, right: str) -> None:
+    assert sentence_key(left) == sentence_key(right)
 
 
-@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("é", "e"), ("a.", "a"), ("1", "2")])
-def test_different_sentences(one: str, other: str) -> None:
-    assert sentence_key(one) != sentence_key(other)
+@pytest.mark.parametrize(("left", "right"), [("a b", "ab"), ("é", "e"), ("a.", "a"), ("1", "2")])
+def test_different_sentences(left: str, right: str) -> None:
+    assert sentence_key(left) != sentence_key(right)

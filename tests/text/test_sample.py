@@ -11,21 +11,21 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.text.sample import sample_of, sample_rows
 
 
-@pytest.mark.parametrize(("count", "most"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])
-def test_all_of_a_short_text_is_used(count: int, most: int) -> None:
+@pytest.mark.parametrize(("count", "max_rows"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])
+def test_all_of_a_short_text_is_used(count: int, max_rows: int) -> None:
     items = [f"line {n}" for n in range(count)]
     assert list(sample_rows(count, most)) == list(range(count))
     assert sample_of(items, most) is items
 
 
 @pytest.mark.parametrize(
-    ("count", "most"), [(6, 5), (10, 1), (1001, 1000), (5000, 1999), (30_000_000, 3000)]
+    ("count", "max_rows"), [(6, 5), (10, 1), (1001, 1000), (5000, 1999), (30_000_000, 3000)]
 )
 def test_each_part_of_a_long_text_has_one_row(count: int, most: int) -> None:
     rows = sample_rows(count, most)
     assert len(rows) == most
     for n, row in enumerate(rows):
-        assert n * count // most <= row < (n + 1) * count // most
+        assert n * count // max_rows <= row < (n + 1) * count // max_rows
 
 
 def test_items_are_those_of_the_rows() -> None:
@@ -54,5 +54,5 @@ def test_a_vocabulary_has_the_words_of_both_of_two_alternating_corpora(
 ) -> None:
     monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 100)
     lines = ["the green house", "uma casa verde"] * 100
-    found = train_vocabularies(VocabularyConfig(type="word", size=16), lines, lines)
-    assert UNK_ID not in {token for ids in found.src.encode(lines[:2]) for token in ids}
+    vocabularies = train_vocabularies(VocabularyConfig(type="word", size=16), lines, lines)
+    assert UNK_ID not in {token for ids in vocabularies.src.encode(lines[:2]) for token in ids}

@@ -103,7 +103,8 @@ def test_labels_titles_and_addresses_end_no_sentence(text: str) -> None:
     ],
 )
 def test_an_end_is_an_end_whatever_follows(between: str) -> None:
-    first, second = "The red car is old", "The cat is black."
+    first = "The red car is old"
+    second = "The cat is black."
     between = between if between.startswith(".") else f".{between}"
     parts = split_sentences(f"{first}{between}{second}")
     assert len(parts) == 2

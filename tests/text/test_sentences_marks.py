@@ -110,6 +110,9 @@ def test_a_mark_is_added_only_if_the_training_text_has_marks() -> None:
         assert profile.with_final_mark(line) == line
     assert profile.with_final_mark("<2fr> Hi", "<2fr>") == "<2fr> Hi."
     assert profile.with_final_mark("<2fr>", "<2fr>") == "<2fr>"
-    for other in (describe_source(BARE, BARE), describe_source(PLAIN[: MIN_LINES - 1], PLAIN)):
-        assert other.with_final_mark("Tom is here") == "Tom is here"
+    for unmarked_profile in (
+        describe_source(BARE, BARE),
+        describe_source(PLAIN[: MIN_LINES - 1], PLAIN),
+    ):
+        assert unmarked_profile.with_final_mark("Tom is here") == "Tom is here"
     assert NO_PROFILE.without_final_mark("Tom is here.") == "Tom is here."

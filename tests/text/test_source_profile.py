@@ -17,7 +17,8 @@ def profile_of(lines: list[str]) -> SourceProfile:
 
 def test_95_percent_of_the_lines_define_the_usual_sentence_count() -> None:
     pairs = [f"I like {name}. He likes it." for name in ("Tom", "it", "Mary", "him")]
-    rarely, often = [*PLAIN, *pairs * 2], [*PLAIN, *pairs * 10]
+    rarely = [*PLAIN, *pairs * 2]
+    often = [*PLAIN, *pairs * 10]
     assert profile_of(rarely).sentences == 1
     assert profile_of(often).sentences == 2
     assert profile_of(rarely).parts(TWO) == ["I like it.", "He does not."]
@@ -83,8 +84,8 @@ def test_capitals_are_noted_if_the_text_has_none() -> None:
 )
 def test_other_scripts_are_noted(line: str, script: str | None) -> None:
     notes = profile_of(PLAIN).notes(line)
-    wanted = f"{script} letters, which the training text hardly has"
-    assert notes == ([] if script is None else [wanted])
+    expected_note = f"{script} letters, which the training text hardly has"
+    assert notes == ([] if script is None else [expected_note])
 
 
 def test_a_script_of_the_training_text_is_known() -> None:

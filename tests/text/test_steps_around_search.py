@@ -33,10 +33,10 @@ def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, li
     translation = translator.translate(line, 2, 2)
     assert [entry.text for entry in translation.n_best] == [line] * 2
     assert translation.notes == ["no letters, unlike the training text; copied"]
-    usual = Translator(replace(translator.loaded, source=replace(PLAIN, wordless=True))).translate(
-        line
-    )
-    assert not usual.notes[:1] or "copied" not in usual.notes[0]
+    without_step = Translator(
+        replace(translator.loaded, source=replace(PLAIN, wordless=True))
+    ).translate(line)
+    assert not without_step.notes[:1] or "copied" not in without_step.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, li
 def test_affixes_are_put_back(translator: Translator, affixes: tuple[str, str]) -> None:
     head, tail = affixes
     plain = translator.translate(LINE, 2, 2)
-    found = translator.translate(f"{head}{LINE}{tail}", 2, 2)
-    assert [e.text for e in found.n_best] == [f"{head}{e.text}{tail}" for e in plain.n_best]
-    assert found.src_tokens == plain.src_tokens
+    translation = translator.translate(f"{head}{LINE}{tail}", 2, 2)
+    assert [e.text for e in translation.n_best] == [f"{head}{e.text}{tail}" for e in plain.n_best]
+    assert translation.src_tokens == plain.src_tokens
 
 
 @pytest.mark.parametrize("mark", ["…", "\u0964", "!!", "?!", "\u0964\u0964"])
 def test_further_and_unknown_end_marks_are_put_back(translator: Translator, mark: str) -> None:
     marked = Translator(replace(translator.loaded, source=replace(PLAIN, final_marks=[".", "!"])))
-    plain, kept = marked.translate([LINE, LINE[:-1] + mark])
-    known = mark[0] in LETTERS
-    assert kept.text.endswith(mark[1:] if known else mark)
-    assert known or kept.text == plain.text.removesuffix("!") + mark
-    assert not any("no final punctuation mark" in note for note in kept.notes)
+    plain, with_mark = marked.translate([LINE, LINE[:-1] + mark])
+    is_known = mark[0] in LETTERS
+    assert with_mark.text.endswith(mark[1:] if is_known else mark)
+    assert is_known or with_mark.text == plain.text.removesuffix("!") + mark
+    assert not any("no final punctuation mark" in note for note in with_mark.notes)
 
 
 def test_an_unknown_mark_alone_is_translated_as_it_is() -> None:
@@ -77,17 +77,17 @@ def test_nothing_is_put_before_a_prefix(translator: Translator) -> None:
 def test_characters_are_read_as_those_of_the_training_text(
     translator: Translator, written: str
 ) -> None:
-    found = translator.translate(written)
-    assert found.text == translator.translate(LINE).text
-    assert found.notes[0].startswith("characters that the training text hardly has (U+")
+    translation = translator.translate(written)
+    assert translation.text == translator.translate(LINE).text
+    assert translation.notes[0].startswith("characters that the training text hardly has (U+")
 
 
 def test_sentences_with_symbols_between_them_are_all_translated(translator: Translator) -> None:
     first, second = translator.translate(["buda ki.", "Modu na."])
     for between in (" ", " 😀 ", " - ", " → "):
-        found = translator.translate(f"buda ki.{between}Modu na.")
-        assert found.text == f"{first.text}{between}{second.text}"
-        assert found.parts == 2
+        translation = translator.translate(f"buda ki.{between}Modu na.")
+        assert translation.text == f"{first.text}{between}{second.text}"
+        assert translation.parts == 2
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,20 @@ def test_a_sentence_begins_in_a_capital_where_those_of_the_training_text_do(
     capitals = Translator(
         replace(translator.loaded, source=replace(PLAIN, begins_in_capitals=True))
     )
-    expected, *found = capitals.translate(["Buda ki.", "buda ki.", "1. buda ki.", "- buda ki."])
-    assert [each.text.split(" ", 1)[-1] for each in found[1:]] == [expected.text] * 2
-    assert found[0].text == expected.text
+    expected, *translations = capitals.translate(
+        ["Buda ki.", "buda ki.", "1. buda ki.", "- buda ki."]
+    )
+    assert [translation.text.split(" ", 1)[-1] for translation in translations[1:]] == [
+        expected.text
+    ] * 2
+    assert translations[0].text == expected.text
     note = "begins in lower case, unlike the training text; read with a capital"
-    assert [note in each.notes for each in (expected, *found)] == [False, True, True, True]
+    assert [note in translation.notes for translation in (expected, *translations)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     for text in ("iPhone ki.", "3rd ki.", "BUDA ki.", "..."):
         assert capitals.source.with_capital(text) == text
     assert PLAIN.with_capital("buda ki.") == "buda ki."
@@ -156,14 +165,17 @@ def test_characters_that_the_training_text_lacks_are_noted(translator: Translato
 
 
 def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:
-    known = replace(PLAIN, numbers=True, characters="")
-    (note,) = known.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens, 0")
+    profile = replace(PLAIN, numbers=True, characters="")
+    (note,) = profile.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens, 0")
     assert note == "numbers that the source and the translation do not share: 0, 30, 31"
     assert PLAIN.notes_on_numbers("12", "13") == []
-    (found,) = Translator(replace(translator.loaded, source=known)).translate("buda 77.").notes
-    assert found.endswith("share: 77")
-    same, other = [f"It is {n}." for n in range(200)], [f"It is {n + 1}." for n in range(200)]
-    assert [describe_source(same, tgt).numbers for tgt in (same, other)] == [True, False]
+    (note_of_translation,) = (
+        Translator(replace(translator.loaded, source=profile)).translate("buda 77.").notes
+    )
+    assert note_of_translation.endswith("share: 77")
+    same = [f"It is {n}." for n in range(200)]
+    other_numbers = [f"It is {n + 1}." for n in range(200)]
+    assert [describe_source(same, tgt).numbers for tgt in (same, other_numbers)] == [True, False]
     words = ["It is old."] * 200
     assert not describe_source(words, words).numbers, "unknown"
 
@@ -174,7 +186,7 @@ def test_a_profile_describes_the_form_of_lines() -> None:
     assert set("Thecar isold.0123456789") == set(profile.characters)
     assert (profile.wordless, profile.heads, profile.tails) == (False, False, False)
     assert profile.begins_in_capitals
-    others = ["1. The\u00a0car is old. 😀", "the car", "12"]
-    profile = describe_source([*lines, *others], [*lines, *others])
+    rare_forms = ["1. The\u00a0car is old. 😀", "the car", "12"]
+    profile = describe_source([*lines, *rare_forms], [*lines, *rare_forms])
     assert (profile.wordless, profile.heads, profile.tails) == (True, True, True)
     assert "\u00a0" in profile.characters

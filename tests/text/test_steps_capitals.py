@@ -90,14 +90,16 @@ def test_a_forbidden_word_is_not_written_in_capitals(translator: Translator) -> 
     shouted = model.translate("BUDA KI MODU.", 3).text
     word = next(word for word in re.findall(r"[A-Z]{3,}", shouted))
     settings = SearchSettings(forbidden=(word,))
-    found = model.translate("BUDA KI MODU.", 3, settings=settings).text
-    assert not re.search(rf"\b{word}\b", found)
+    text = model.translate("BUDA KI MODU.", 3, settings=settings).text
+    assert not re.search(rf"\b{word}\b", text)
 
 
 def test_names_stay_as_they_are_in_a_line_in_capitals() -> None:
     run = Path(__file__).parents[1] / "cases/written_at_56a3ce7b/names"
     model = Translator.load(run, device="cpu")
-    known = replace(model.source, capitals=False, knows_case=True)
-    found = Translator(replace(model.loaded, source=known)).translate("THE BOY MET ZORBLATT.")
-    assert "\ufdd0" not in found.text
-    assert "ZORBLATT" in "".join(found.src_tokens)
+    profile = replace(model.source, capitals=False, knows_case=True)
+    translation = Translator(replace(model.loaded, source=profile)).translate(
+        "THE BOY MET ZORBLATT."
+    )
+    assert "\ufdd0" not in translation.text
+    assert "ZORBLATT" in "".join(translation.src_tokens)

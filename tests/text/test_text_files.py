@@ -20,10 +20,10 @@ def test_a_line_without_a_visible_character_is_blank(line: str) -> None:
 def test_blank_agrees_with_unicode_properties() -> None:
     regex = pytest.importorskip("regex")
     ignorable = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{White_Space}\x1c-\x1f]")
-    others = {"\u2581", "\u2800", "\ufff9", "\ufffa", "\ufffb"}  # explained in lines.py
+    further_blanks = {"\u2581", "\u2800", "\ufff9", "\ufffa", "\ufffb"}  # explained in lines.py
     for number in range(sys.maxunicode + 1):
         char = chr(number)
-        assert is_blank(char) == bool(ignorable.match(char) or char in others), hex(number)
+        assert is_blank(char) == bool(ignorable.match(char) or char in further_blanks), hex(number)
 
 
 def test_every_letter_digit_and_punctuation_mark_is_visible() -> None:

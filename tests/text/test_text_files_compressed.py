@@ -63,7 +63,8 @@ def test_concatenated_streams_are_read_as_one_text(tmp_path: Path, suffix: str) 
 
 @pytest.mark.parametrize("suffix", TOOLS)
 def test_text_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> None:
-    path, again = tmp_path / f"a{suffix}", io.BytesIO()
+    path = tmp_path / f"a{suffix}"
+    again = io.BytesIO()
     with path.open("wb") as raw, compressing(raw, path) as file:
         file.write(TEXT.encode())
     with compressing(again, path) as file:
@@ -153,13 +154,13 @@ def test_the_kind_of_a_file_that_is_not_text_is_reported(
 
 
 @pytest.mark.parametrize("suffix", TOOLS)
-@pytest.mark.parametrize("named", ["train.en", "train", "it's.tsv"])
+@pytest.mark.parametrize("file_name", ["train.en", "train", "it's.tsv"])
 def test_the_reported_command_unpacks_a_compressed_file_of_another_name(
-    tmp_path: Path, suffix: str, named: str
+    tmp_path: Path, suffix: str, file_name: str
 ) -> None:
     if shutil.which(TOOLS[suffix]) is None:
         pytest.skip(f"there is no {TOOLS[suffix]} here")
-    path = write(tmp_path / named, packed(suffix, TEXT.encode()))
+    path = write(tmp_path / file_name, packed(suffix, TEXT.encode()))
     message = refusal(path)
     assert message.startswith(f"{path}: is compressed by {TOOLS[suffix]}, not text. Unpack it: ")
     assert message.endswith(f", or rename it so that its name ends in {suffix}")
@@ -187,11 +188,11 @@ def test_text_that_starts_like_a_binary_file_is_text(tmp_path: Path, text: str) 
 
 def test_the_commands_for_a_file_decompress_and_compress_it(tmp_path: Path) -> None:
     path = write(tmp_path / "it's a.gz", gzip.compress(TEXT.encode()))
-    found = commands(path)
-    assert found is not None
-    done = subprocess.run(["bash", "-c", found[0]], capture_output=True, check=True)
-    assert done.stdout == TEXT.encode()
-    assert found[1] == "gzip"
+    commands_for_file = commands(path)
+    assert commands_for_file is not None
+    process = subprocess.run(["bash", "-c", commands_for_file[0]], capture_output=True, check=True)
+    assert process.stdout == TEXT.encode()
+    assert commands_for_file[1] == "gzip"
     assert commands(tmp_path / "a.txt") is None
 
 
@@ -241,15 +242,15 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: s
     block, what = BOMBS[name]
     path = bomb(tmp_path / f"bomb{suffix}", block, 200)
     assert path.stat().st_size < MIB
-    other = write(tmp_path / "other", b"a\n" * 400)
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(path), str(other)],
+    small_file = write(tmp_path / "other", b"a\n" * 400)
+    process = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path), str(small_file)],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=True,
     )
-    *messages, peak = done.stdout.splitlines()
+    *messages, peak = process.stdout.splitlines()
     assert len(messages) == 4
     for message in messages:
         assert what in message

@@ -16,7 +16,8 @@ from seq2seq.text.names.names import Names, learn_names
 from seq2seq.text.names.speller import Speller
 
 PAIRS = name_pairs(some_names(120, seed=1), 900, seed=2)
-SRC, TGT = [pair.src for pair in PAIRS], [pair.tgt for pair in PAIRS]
+SRC = [pair.src for pair in PAIRS]
+TGT = [pair.tgt for pair in PAIRS]
 
 
 def listed(path: Path, content: bytes) -> list[str]:
@@ -76,13 +77,14 @@ def test_a_listed_name_is_spelled_as_listed() -> None:
         "girona": ("गीरोना", "गिरोना"),
     }.items():
         assert unlisted[name] == (short, unlisted[name][1])  # type: ignore[index]
-        found = Speller(pairs, words, [long]).spell(name)
-        assert found is not None
-        assert found[0] == long
+        listed_spelling = Speller(pairs, words, [long]).spell(name)
+        assert listed_spelling is not None
+        assert listed_spelling[0] == long
 
 
 def test_the_run_keeps_the_list(tmp_path: Path) -> None:
-    path, folder = tmp_path / "names.txt", tmp_path / "vocabulary"
+    path = tmp_path / "names.txt"
+    folder = tmp_path / "vocabulary"
     path.write_text("कानीला\nगीरोना\n", encoding="utf-8")
     config = config_with(path)
     trained = train_vocabularies(config, SRC, TGT)
@@ -109,7 +111,7 @@ def test_names_without_a_list_are_stored_as_before() -> None:
 def test_the_log_says_that_a_list_has_no_use_between_alike_languages(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_text("Kanila\n", encoding="utf-8")
-    copied = [f"Das {' '.join(pair.names)} xq." for pair in PAIRS]
+    german = [f"Das {' '.join(pair.names)} xq." for pair in PAIRS]
     config = config_with(path, 300)
-    (note,) = vocabulary_notes(config, train_vocabularies(config, SRC, copied))
+    (note,) = vocabulary_notes(config, train_vocabularies(config, SRC, german))
     assert "have no use" in note

@@ -27,9 +27,11 @@ from seq2seq.text.names.speller import Speller
 from seq2seq.text.names.words import PLACEHOLDERS, placeholders_in, source_words
 
 NAMES = some_names(150, seed=1)
-KNOWN, UNKNOWN = NAMES[:120], NAMES[120:]
+KNOWN = NAMES[:120]
+UNKNOWN = NAMES[120:]
 PAIRS = name_pairs(KNOWN, 900, seed=2)
-SRC, TGT = [pair.src for pair in PAIRS], [pair.tgt for pair in PAIRS]
+SRC = [pair.src for pair in PAIRS]
+TGT = [pair.tgt for pair in PAIRS]
 A, B, C = PLACEHOLDERS[:3]
 
 
@@ -47,9 +49,9 @@ def texts(masked: list[Masked]) -> list[str]:
 
 def test_mining_finds_names_and_removes_their_endings() -> None:
     occurring = {name: stem for pair in PAIRS for name, stem in pair.names.items()}
-    found = {name: pair.stem for name, pair in NameMiner(SRC, TGT).mine().items()}
-    assert found.keys() <= occurring.keys()  # no common words
-    right = sum(found.get(name) == stem for name, stem in occurring.items())
+    stems = {name: pair.stem for name, pair in NameMiner(SRC, TGT).mine().items()}
+    assert stems.keys() <= occurring.keys()  # no common words
+    right = sum(stems.get(name) == stem for name, stem in occurring.items())
     assert right >= 0.95 * len(occurring)
 
 
@@ -61,7 +63,8 @@ def test_mining_finds_loan_words() -> None:
         for loan, text in loans.items()
         for ending in ("", "", "ला")
     ]
-    src, tgt = [*SRC, *(line[0] for line in lines)], [*TGT, *(line[1] for line in lines)]
+    src = [*SRC, *(line[0] for line in lines)]
+    tgt = [*TGT, *(line[1] for line in lines)]
     content = learn_names(src, tgt).content
     assert content["loans"] == loans
     assert content["names"].keys().isdisjoint(map(str.capitalize, loans))
@@ -84,11 +87,11 @@ def test_symbols_are_not_learned(names: Names) -> None:
 
 
 def test_words_have_no_possessive() -> None:
-    found = {
+    words = {
         word.text: word for word in source_words("Anna's dog (Rex) ran. O'Neil's? Yes, Jean-Luc!")
     }
-    assert [*found] == ["Anna", "dog", "Rex", "ran", "O'Neil", "Yes", "Jean-Luc"]
-    assert [word for word, each in found.items() if each.initial] == ["Anna", "O'Neil", "Yes"]
+    assert [*words] == ["Anna", "dog", "Rex", "ran", "O'Neil", "Yes", "Jean-Luc"]
+    assert [word for word, info in words.items() if info.initial] == ["Anna", "O'Neil", "Yes"]
 
 
 # -------------------------------------------------------------------------------------- detection
@@ -96,16 +99,16 @@ def test_words_have_no_possessive() -> None:
 
 @pytest.mark.parametrize("name", UNKNOWN[:10])
 def test_unknown_names_are_found(names: Names, name: str) -> None:
-    other = UNKNOWN[-1]
-    for line, wanted in {
+    other_name = UNKNOWN[-1]
+    for line, expected in {
         f"The house of {name} sleeps.": [f"The house of {A} sleeps."],
         f"{name} walks today.": [f"{A} walks today."],
         f"{name}'s house sleeps": [f"{A}'s house sleeps"],
         f"The tree sleeps. {name} walks today.": [f"The tree sleeps. {A} walks today."],
-        f"See {name}, {other} and {KNOWN[0]}.": [f"See {A}, {B} and {C}."],
-        f"The house of {name} {other} sleeps.": [f"The house of {A} sleeps."],
+        f"See {name}, {other_name} and {KNOWN[0]}.": [f"See {A}, {B} and {C}."],
+        f"The house of {name} {other_name} sleeps.": [f"The house of {A} sleeps."],
     }.items():
-        assert texts(names.mask(line)) == wanted
+        assert texts(names.mask(line)) == expected
 
 
 def test_common_words_are_not_names(names: Names) -> None:
@@ -124,7 +127,7 @@ def test_common_words_are_not_names(names: Names) -> None:
 
 @pytest.mark.parametrize("name", UNKNOWN[:3])
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("text_before", "text_after"),
     [
         *(("Mr. ", " sleeps."), ("Mr ", " sleeps."), ("The house of Prof. ", " sleeps.")),
         *(("Captain ", " walks."), ("Hello, ", "!"), ("Yes, ", " walks."), ("Dear ", ", walks.")),
@@ -132,8 +135,12 @@ def test_common_words_are_not_names(names: Names) -> None:
         *(("Uncle ", "'s house sleeps."), ("The tree sleeps. Oh, ", " walks.")),
     ],
 )
-def test_titles_and_greetings_are_words(names: Names, name: str, before: str, after: str) -> None:
-    assert texts(names.mask(f"{before}{name}{after}")) == [f"{before}{A}{after}"]
+def test_titles_and_greetings_are_words(
+    names: Names, name: str, text_before: str, text_after: str
+) -> None:
+    assert texts(names.mask(f"{text_before}{name}{text_after}")) == [
+        f"{text_before}{A}{text_after}"
+    ]
 
 
 def test_titles_alone_are_names_where_names_are(names: Names) -> None:
@@ -147,28 +154,28 @@ def test_unknown_words_are_names_alone_in_capitals_or_after_a_title(
     names: Names, name: str
 ) -> None:
     for line in ("{}", "{}.", "{}!", '"{}?"', "The house of Dr. {} sleeps.", "Dr. {} walks today."):
-        (found,) = names.mask(line.format(name))
-        assert name in found.names.values()
+        (masked,) = names.mask(line.format(name))
+        assert name in masked.names.values()
     for line in ("THE HOUSE OF {} SLEEPS.", "{}", "{}!"):
-        (found,) = names.mask(line.format(name.upper()))
-        assert found.text == line.format(A)
-        assert names.restore(A, found) == name.upper()
-    (found,) = names.mask(f"THE HOUSE OF {KNOWN[0].upper()} SLEEPS.")
-    assert names.restore(A, found) == spelled(KNOWN[0])
+        (masked,) = names.mask(line.format(name.upper()))
+        assert masked.text == line.format(A)
+        assert names.restore(A, masked) == name.upper()
+    (masked,) = names.mask(f"THE HOUSE OF {KNOWN[0].upper()} SLEEPS.")
+    assert names.restore(A, masked) == spelled(KNOWN[0])
 
 
 def test_initials_belong_to_a_name(names: Names) -> None:
-    name, other = UNKNOWN[:2]
-    for line, wanted in {
+    name, other_name = UNKNOWN[:2]
+    for line, expected in {
         f"B. K. {name} sleeps.": f"B. K. {name}",
         f"The house of K. {name} sleeps.": f"K. {name}",
-        f"{name} K. {other} sleeps.": f"{name} K. {other}",
+        f"{name} K. {other_name} sleeps.": f"{name} K. {other_name}",
         f"The house sleeps, k. {name} walks today.": name,
     }.items():
-        (found,) = names.mask(line)
-        assert list(found.names.values()) == [wanted]
-        assert found.written == line
-        assert ("K. " in names.restore(A, found)) == ("K. " in line)
+        (masked,) = names.mask(line)
+        assert list(masked.names.values()) == [expected]
+        assert masked.written == line
+        assert ("K. " in names.restore(A, masked)) == ("K. " in line)
     capitalised = {**names.content["capitalised"], "I": 100}
     common = Names({**names.content, "capitalised": capitalised})
     assert texts(common.mask(f"See I. {name} sleeps.")) == [f"See I. {A} sleeps."]
@@ -219,9 +226,9 @@ def test_a_name_that_occurs_twice_has_two_places(names: Names) -> None:
 
 
 def test_a_name_missing_on_one_side_is_not_masked(names: Names) -> None:
-    name, other = KNOWN[:2]
+    name, other_name = KNOWN[:2]
     assert names.mask_pair(f"{name} sleeps.", "ढघफ.") == (f"{name} sleeps.", "ढघफ.")
-    src, tgt = names.mask_pair(f"{name} and {other} sleep.", f"{spelled(other)}ला ढघफ.")
+    src, tgt = names.mask_pair(f"{name} and {other_name} sleep.", f"{spelled(other_name)}ला ढघफ.")
     mark = placeholders_in(src)[0]
     assert (src, tgt) == (f"{name} and {mark} sleep.", f"{mark}ला ढघफ.")
 
@@ -236,8 +243,8 @@ def test_many_names_are_masked_in_parts(names: Names) -> None:
     parts = names.mask(line)
     assert len(parts) == 3
     assert [name for part in parts for name in part.names.values()] == UNKNOWN[:20]
-    joined = " ".join(parts_text(part) for part in parts)
-    assert joined == line
+    text = " ".join(parts_text(part) for part in parts)
+    assert text == line
 
 
 def parts_text(part: Masked) -> str:
@@ -260,9 +267,11 @@ def test_vowel_signs_follow_letters() -> None:
     """No transliteration starts with a vowel sign, or has one after a virama or another sign."""
     speller = Speller([("kta", "क्ता"), ("ma", "म"), ("ra", "रा")], ["क्त", "ता", "ित"])
     for name in ("kta", "ka", "ata", "a", "ktra", "aa", "raa", "maraa"):
-        for found in (speller.as_foreign(name), speller.native.spellings(name)):
-            for text in found:
-                signs = [n for n, each in enumerate(text) if unicodedata.category(each) == "Mc"]
+        for spellings in (speller.as_foreign(name), speller.native.spellings(name)):
+            for text in spellings:
+                signs = [
+                    n for n, character in enumerate(text) if unicodedata.category(character) == "Mc"
+                ]
                 assert all(n and unicodedata.category(text[n - 1]) == "Lo" for n in signs)
 
 
@@ -272,7 +281,8 @@ def test_names_that_cannot_be_transliterated_are_copied(names: Names) -> None:
 
 
 def test_restoring_keeps_endings_and_adds_the_source_form_if_uncertain(names: Names) -> None:
-    name, unknown = KNOWN[0], "Kanora"
+    name = KNOWN[0]
+    unknown = "Kanora"
     names = Names(names.content)
     names.__dict__["_speller"] = SimpleNamespace(spell=lambda _: ("कानोरा", False))
     masked = {A: name, B: unknown}
@@ -285,10 +295,10 @@ def test_restoring_keeps_endings_and_adds_the_source_form_if_uncertain(names: Na
 
 
 def test_names_are_copied_between_languages_that_spell_them_alike() -> None:
-    copied = learn_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
-    assert copied.copies
-    assert "loans" not in copied.content
-    assert copied.spelling("Zażółć") == "Zażółć"
+    copying_names = learn_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
+    assert copying_names.copies
+    assert "loans" not in copying_names.content
+    assert copying_names.spelling("Zażółć") == "Zażółć"
 
 
 def test_alignment_uses_each_letter_once() -> None:
@@ -302,7 +312,8 @@ def test_alignment_uses_each_letter_once() -> None:
 
 
 def test_ngram_probabilities_sum_to_one() -> None:
-    generator, model = random.Random(3), NgramModel(3, size=5)
+    generator = random.Random(3)
+    model = NgramModel(3, size=5)
     for _ in range(30):
         model.add(generator.choices("abcd", k=generator.randint(0, 5)), generator.choice([0.5, 2]))
     for history in (("<s>", "<s>"), ("a", "b"), ("d",), (), ("x", "y"), ("x", "a")):

@@ -37,11 +37,11 @@ def probability(spelling: str, name: str) -> float:
 
 @pytest.mark.parametrize("name", ["amita", "sunita", "ramesh", "lata", "dinesh", "mumbai", "jay"])
 def test_spellings_are_romanized_as_the_name(speller: NativeSpeller, name: str) -> None:
-    found = speller.spellings(name)
-    assert len(found) > 1
-    assert all(probability(text, name) > 0 for text in found)
-    assert list(found.values()) == sorted(found.values(), reverse=True)
-    assert math.fsum(found.values()) == pytest.approx(1)
+    spellings = speller.spellings(name)
+    assert len(spellings) > 1
+    assert all(probability(text, name) > 0 for text in spellings)
+    assert list(spellings.values()) == sorted(spellings.values(), reverse=True)
+    assert math.fsum(spellings.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", ["jita", "sula", "rame", "lata"])
@@ -50,18 +50,20 @@ def test_every_possible_spelling_of_two_or_three_units_is_scored(
 ) -> None:
     units = sorted({unit for word in WORDS for unit in units_of(word)})
     possible = {
-        "".join(each)
+        "".join(combination)
         for size in (2, 3)
-        for each in itertools.product(units, repeat=size)
-        if all(may_follow(each[:n], unit) for n, unit in enumerate((*each, None)))
-        and probability("".join(each), name) > 0
+        for combination in itertools.product(units, repeat=size)
+        if all(may_follow(combination[:n], unit) for n, unit in enumerate((*combination, None)))
+        and probability("".join(combination), name) > 0
     }
     spellings = speller.spellings(name)
-    found = {text for text in spellings if len(units_of(text)) < 4}
-    assert found
-    assert found <= possible
-    assert found == possible or len(spellings) == ALTERNATIVES
-    assert any(len(speller.spellings(each)) < ALTERNATIVES for each in ("rame", "sula"))
+    short_spellings = {text for text in spellings if len(units_of(text)) < 4}
+    assert short_spellings
+    assert short_spellings <= possible
+    assert short_spellings == possible or len(spellings) == ALTERNATIVES
+    assert any(
+        len(speller.spellings(name_of_case)) < ALTERNATIVES for name_of_case in ("rame", "sula")
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,12 +86,12 @@ def test_names_are_spelled_like_parts_of_words(
 def test_no_spelling_breaks_the_rules_of_the_script(speller: NativeSpeller) -> None:
     for name in ("anita", "aishwarya", "kshitij", "om", "indu", "gauri", "umesh"):
         for text in speller.spellings(name):
-            names = [unicodedata.name(each) for each in text]
+            names = [unicodedata.name(character) for character in text]
             assert "SIGN" not in names[0]
             assert not names[-1].endswith("VIRAMA")
-            for one, other in itertools.pairwise(names):
-                assert not (one.endswith("VIRAMA") and "VOWEL" in other)
-                assert not ("VOWEL SIGN" in one and "VOWEL SIGN" in other)
+            for left, right in itertools.pairwise(names):
+                assert not (left.endswith("VIRAMA") and "VOWEL" in right)
+                assert not ("VOWEL SIGN" in left and "VOWEL SIGN" in right)
 
 
 def test_other_scripts_have_no_channel() -> None:
@@ -106,13 +108,15 @@ def test_unknown_letters_have_no_spelling(speller: NativeSpeller) -> None:
 def test_other_indic_scripts_are_supported() -> None:
     """Gujarati letters have the same Unicode names."""
     table = {
-        ord(each): unicodedata.lookup(unicodedata.name(each).replace("DEVANAGARI", "GUJARATI"))
-        for each in sorted(set("".join(WORDS)))
+        ord(character): unicodedata.lookup(
+            unicodedata.name(character).replace("DEVANAGARI", "GUJARATI")
+        )
+        for character in sorted(set("".join(WORDS)))
     }
     gujarati = NativeSpeller([word.translate(table) for word in WORDS])
     for name in ("lata", "ramesh", "sunita"):
         expected = NativeSpeller(WORDS).spellings(name)
-        found = gujarati.spellings(name)
+        spellings = gujarati.spellings(name)
         best = next(iter(expected))
-        assert next(iter(found)) == best.translate(table)
-        assert found[best.translate(table)] == pytest.approx(expected[best])
+        assert next(iter(spellings)) == best.translate(table)
+        assert spellings[best.translate(table)] == pytest.approx(expected[best])
