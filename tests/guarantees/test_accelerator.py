@@ -65,9 +65,10 @@ def test_planted_host_reads_are_recorded() -> None:
 
 def test_gradients_equal_those_of_the_cpu() -> None:
     torch.manual_seed(1)
-    layer, input = torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    layer = torch.nn.LSTM(3, 4)
+    input = torch.randn(5, 2, 3)
     layer(input)[0].square().sum().backward()
-    expected = [each.grad for each in layer.parameters()]
+    expected = [parameter.grad for parameter in layer.parameters()]
     with simulated():
         layer.zero_grad()
         layer.to(DEVICE)
@@ -145,11 +146,14 @@ def test_training_equals_that_on_the_cpu(name: str, small_corpus: Path) -> None:
     with simulated() as device:
         assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
     assert {place.partition(":")[0] for place in device.reads} <= READING_MODULES
-    expected, found = metrics_of(folder / "cpu"), metrics_of(folder / "device")
-    assert [each.keys() for each in found] == [each.keys() for each in expected]
-    for one, other in zip(found, expected, strict=True):
-        for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
-            assert one[key] == pytest.approx(other[key], rel=0.05 if random else 1e-4)
+    expected = metrics_of(folder / "cpu")
+    metrics = metrics_of(folder / "device")
+    assert [line.keys() for line in metrics] == [line.keys() for line in expected]
+    for line_on_device, line_on_cpu in zip(metrics, expected, strict=True):
+        for key in line_on_device.keys() & {"train_loss", "valid_loss", "train_objective"}:
+            assert line_on_device[key] == pytest.approx(
+                line_on_cpu[key], rel=0.05 if random else 1e-4
+            )
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -173,21 +177,25 @@ def test_training_with_the_library_lstm_equals_that_on_the_cpu(
     decoder: str, small_corpus: Path
 ) -> None:
     """As on CUDA, LSTMs without feedback run on torch's own kernels."""
-    folder, keys = small_corpus.parent, (f"model.decoder={decoder}", "model.dropout=0")
+    folder = small_corpus.parent
+    keys = (f"model.decoder={decoder}", "model.dropout=0")
     arguments = ["train", str(small_corpus), *SHORT, *SGD, *keys]
     assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
     with simulated() as device, mock.patch.object(recurrent, "use_library", in_training):
         assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
     assert {place.partition(":")[0] for place in device.reads} <= READING_MODULES
-    for one, other in zip(metrics_of(folder / "cpu"), metrics_of(folder / "device"), strict=True):
-        for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
-            assert one[key] == pytest.approx(other[key], rel=1e-4)
+    for line_on_cpu, line_on_device in zip(
+        metrics_of(folder / "cpu"), metrics_of(folder / "device"), strict=True
+    ):
+        for key in line_on_cpu.keys() & {"train_loss", "valid_loss", "train_objective"}:
+            assert line_on_cpu[key] == pytest.approx(line_on_device[key], rel=1e-4)
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("no_engine")
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
-    folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
+    folder = small_corpus.parent
+    arguments = ["train", str(small_corpus), *SHORT]
     with simulated():
         assert main([*arguments, f"run_dir={folder / 'full'}", "training.max_steps=4"]) == 0
         half = [*arguments, f"run_dir={folder / 'half'}"]
@@ -211,13 +219,13 @@ def test_a_run_continues_on_another_device(
     target = str(folder / "test.tgt")
     arguments = ["train", str(small_corpus), *SHORT, *SGD, "model.dropout=0"]
     arguments.append("training.max_epochs=9")
-    longer = [*arguments, "training.max_steps=4"]
-    assert main([*longer, f"run_dir={full}"]) == 0
+    more_steps = [*arguments, "training.max_steps=4"]
+    assert main([*more_steps, f"run_dir={full}"]) == 0
     with first():
         assert main([*arguments, f"run_dir={run}"]) == 0
     texts = []
     with second():
-        assert main([*longer, f"run_dir={run}", "--resume"]) == 0
+        assert main([*more_steps, f"run_dir={run}", "--resume"]) == 0
         assert main(["average", run, full, "-o", str(folder / "mean")]) == 0
         assert main([*arguments, f"run_dir={folder / 'next'}", "--init-from", run]) == 0
     for device in devices:
@@ -270,13 +278,17 @@ def test_a_step_launches_few_kernels(decoder: str) -> None:
             forward = launched(lambda: losses.append(batch_loss(model, batch, LossWeights(0.1))))
             return forward, launched(losses[0].objective.backward)
 
-        shorter, longer = of_training(5), of_training(6)
-        found = [more - fewer for fewer, more in zip(shorter, longer, strict=True)]
+        short_launches = of_training(5)
+        long_launches = of_training(6)
+        added_launches = [
+            long_count - short_count
+            for short_count, long_count in zip(short_launches, long_launches, strict=True)
+        ]
         ids = torch.full((2, 7), 5, device=DEVICE)
         with torch.no_grad():
             memory, state = model.start(model.encode(ids, torch.tensor([7, 7], device=DEVICE)))
-            found.append(launched(lambda: model.step(ids[:, 0], state, memory)))
-    assert all(map(int.__le__, found, LAUNCHES[decoder])), found
+            added_launches.append(launched(lambda: model.step(ids[:, 0], state, memory)))
+    assert all(map(int.__le__, added_launches, LAUNCHES[decoder])), added_launches
 
 
 SEARCHES = {
@@ -318,11 +330,11 @@ def test_search_results_equal_those_on_the_cpu(
     assert 0 < len(device.reads) <= step.call_count <= len(device.reads) + 1
 
 
-def assert_same(found: str, expected: str) -> None:
+def assert_same(output: str, expected: str) -> None:
     """Compare outputs: text exactly, decimal numbers up to rounding."""
-    texts = [NUMBER.sub("", text) for text in (found, expected)]
+    texts = [NUMBER.sub("", text) for text in (output, expected)]
     assert texts[0] == texts[1]
-    numbers = [[float(each) for each in NUMBER.findall(text)] for text in (found, expected)]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (output, expected)]
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=3e-6)
 
 
@@ -336,11 +348,12 @@ def test_output_of_other_commands_equals_that_on_the_cpu(
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     phrases = tmp_path / "phrases"
     phrases.write_text("".join(f"{line.split()[0]}\n" for line in toy_pairs(4, seed=5)[1]))
-    run, other = str(tiny_runs["luong"]), str(tiny_runs["bahdanau"])
+    run = str(tiny_runs["luong"])
+    second_run = str(tiny_runs["bahdanau"])
     inputs = ["-i", str(source)]
     arguments = {
         "score": ["score", "-m", run, *inputs, "-r", str(target)],
-        "ensemble": ["translate", "-m", run, "-m", other, *inputs, "-b", "2"],
+        "ensemble": ["translate", "-m", run, "-m", second_run, *inputs, "-b", "2"],
         "constraints": ["translate", "-m", run, *inputs, "-b", "3", "--constraints", str(phrases)],
         "attention": ["attention", "-m", run, *inputs],
         "evaluate": ["evaluate", "-m", run, *inputs, "-r", str(target)],

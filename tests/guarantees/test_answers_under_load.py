@@ -44,12 +44,10 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     path.write_bytes(b"".join(line + b"\n" for line in content))
     texts = [line.decode("utf-8", errors="replace") for line in content]
     expected = command_line(run, path)
-    assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
-    asked, sizes, search = (
-        mixed_requests(requests, len(texts)),
-        list[int](),
-        TranslationQueue._search,
-    )
+    assert len({json.dumps(answer) for answer in expected}) > lines // 3  # translations differ
+    asked = mixed_requests(requests, len(texts))
+    sizes = list[int]()
+    search = TranslationQueue._search
 
     def counted(queue: TranslationQueue, batch: Any) -> list[Translation]:
         sizes.append(sum(map(len, batch.values())))

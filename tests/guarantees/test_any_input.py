@@ -44,16 +44,17 @@ class Caller:
         patch.setattr(Translator, "load", lambda *_, **__: translator)
         patch.setattr(Translator, "load_with", lambda *_: translator)
 
-    def __call__(self, content: bytes, *more: str) -> Result:
-        out, err = TextIOWrapper(BytesIO()), TextIOWrapper(BytesIO(), encoding="utf-8")
+    def __call__(self, content: bytes, *arguments: str) -> Result:
+        out = TextIOWrapper(BytesIO())
+        err = TextIOWrapper(BytesIO(), encoding="utf-8")
         with self._patch.context() as patch:
             patch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            code = main(["translate", "-m", str(self._run), "-b", "1", *more])
+            code = main(["translate", "-m", str(self._run), "-b", "1", *arguments])
         err.flush()
-        *lines, rest = out.buffer.getvalue().decode().split("\n")  # type: ignore[attr-defined]
-        assert rest == ""
+        *lines, end = out.buffer.getvalue().decode().split("\n")  # type: ignore[attr-defined]
+        assert end == ""
         return Result(code, lines, err.buffer.getvalue().decode())  # type: ignore[attr-defined]
 
 
@@ -65,8 +66,8 @@ def translate(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Ite
 
 
 def lines_of(content: bytes) -> list[bytes]:
-    *lines, rest = content.split(b"\n")
-    return [*lines, rest] if rest else lines
+    *lines, last_line = content.split(b"\n")
+    return [*lines, last_line] if last_line else lines
 
 
 def is_blank(line: bytes) -> bool:
@@ -131,7 +132,8 @@ def test_every_input_line_has_an_output_line(translate: Caller, content: bytes) 
 @settings(deadline=None, max_examples=20)
 @given(content=CONTENTS)
 def test_a_stream_and_a_file_have_the_same_output(translate: Caller, content: bytes) -> None:
-    file, stream = translate(content), translate(content, "--stream", "--batch-size", "3")
+    file = translate(content)
+    stream = translate(content, "--stream", "--batch-size", "3")
     assert (stream.code, stream.out) == (file.code, file.out)
 
 
@@ -149,7 +151,8 @@ def test_text_is_never_translated_as_blank(
 ) -> None:
     """The source is copied if a model generates only white space."""
     vocabulary = Translator.load().vocabularies.tgt  # loaded by the Caller
-    decode, calls = type(vocabulary).decode, []
+    decode = type(vocabulary).decode
+    calls = []
 
     def blank_translations(_: object, ids: list[int], words: Iterable[str] = ()) -> str:
         calls.append(ids)

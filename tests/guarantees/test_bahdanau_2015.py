@@ -53,12 +53,13 @@ def annotations(weights: dict[str, Array], words: list[int]) -> tuple[Array, Arr
     embedded = weights["encoder.embedding.weight"][words] * np.sqrt(E)
     states = []
     for direction, order in (("forward", range(len(words))), ("backward", range(len(words))[::-1])):
-        name, h = f"encoder.{direction}_layers.0", np.zeros(H // 2)
-        found = np.zeros((len(words), H // 2))
+        name = f"encoder.{direction}_layers.0"
+        h = np.zeros(H // 2)
+        annotations_of_direction = np.zeros((len(words), H // 2))
         for j in order:
             x = weights[f"{name}.input_weight"] @ embedded[j] + weights[f"{name}.bias"]
-            h = found[j] = unit(weights, name, x, h)
-        states.append(found)
+            h = annotations_of_direction[j] = unit(weights, name, x, h)
+        states.append(annotations_of_direction)
     return np.concatenate(states, axis=1), states[1][0]
 
 
@@ -82,8 +83,13 @@ def log_likelihood(weights: dict[str, Array], src: list[int], tgt: list[int]) ->
     for last, target in itertools.pairwise(tgt):
         y = weights["tgt_embedding.weight"][last] * np.sqrt(E)
         c = attend(weights, s, h)
-        joined = np.concatenate([4 * s, 4 * c, y])  # the last state; see the docstring of outputs
-        u = weights["decoder.output_layer.weight"] @ joined + weights["decoder.output_layer.bias"]
+        state_and_context = np.concatenate(
+            [4 * s, 4 * c, y]
+        )  # the last state; see the docstring of outputs
+        u = (
+            weights["decoder.output_layer.weight"] @ state_and_context
+            + weights["decoder.output_layer.bias"]
+        )
         t = np.array([2 * max(u[2 * j], u[2 * j + 1]) for j in range(len(u) // 2)])
         logits = weights["projection.weight"] @ t + weights["projection.bias"]
         total += logits[target] - np.log(np.exp(logits).sum())
@@ -117,7 +123,8 @@ def test_the_model_equals_that_of_the_paper() -> None:
 
 
 def test_its_gradients_are_the_derivatives_of_the_model_of_the_paper() -> None:
-    model, step = build(), 1e-6
+    model = build()
+    step = 1e-6
     likelihood_of(model).backward()
     generator = np.random.default_rng(3)
     for name, parameter in model.named_parameters():
@@ -137,10 +144,12 @@ def test_the_gru_of_torch_differs() -> None:
     layer = GRULayer(E, H).double()
     randomize(layer)
     theirs = torch.nn.GRUCell(E, H).double()
-    x, h = torch.randn(4, E).double(), torch.randn(4, H).double()
+    x = torch.randn(4, E).double()
+    h = torch.randn(4, H).double()
 
     def of_torch(U: torch.Tensor) -> torch.Tensor:
-        W, U_rz = layer.input_weight, layer.hidden_weight
+        W = layer.input_weight
+        U_rz = layer.hidden_weight
         with torch.no_grad():
             theirs.weight_ih.copy_(torch.cat([W[:H], -W[H : 2 * H], W[2 * H :]]))
             theirs.weight_hh.copy_(torch.cat([U_rz[:H], -U_rz[H:], U]))
@@ -170,10 +179,10 @@ def test_a_maxout_layer_reads_the_last_state() -> None:
     """The first output does not depend on the decoder's recurrent weights."""
     model = build(2)
     assert isinstance(model.decoder, BahdanauDecoder)
-    before = model(SRC, LENGTHS, TGT_IN)
+    outputs = model(SRC, LENGTHS, TGT_IN)
     with torch.no_grad():
         for layer in model.decoder.layers:
             layer.hidden_weight += 1
-    after = model(SRC, LENGTHS, TGT_IN)
-    close(after[:, 0], before[:, 0])
-    assert not torch.allclose(after[:, 1], before[:, 1])
+    changed_outputs = model(SRC, LENGTHS, TGT_IN)
+    close(changed_outputs[:, 0], outputs[:, 0])
+    assert not torch.allclose(changed_outputs[:, 1], outputs[:, 1])

@@ -30,11 +30,14 @@ def onnx_engine(int8: bool, **keys: Any) -> OnnxEngine:
     return OnnxEngine([load_network(traced_graphs(model_of(**keys)), int8)])
 
 
-def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+def without_nan(lists: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
     """Replace scores that are not computed, which are equal to nothing."""
     return [
-        [each._replace(score=0.0) if math.isnan(each.score) else each for each in hypotheses]
-        for hypotheses in found
+        [
+            hypothesis._replace(score=0.0) if math.isnan(hypothesis.score) else hypothesis
+            for hypothesis in hypotheses
+        ]
+        for hypotheses in lists
     ]
 
 
@@ -59,15 +62,18 @@ def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]
 def test_a_sentence_alone_is_translated_as_in_any_batch(
     keys: dict[str, object], int8: bool
 ) -> None:
-    engine, sources = onnx_engine(int8, **keys), random_sources(40, seed=4)
+    engine = onnx_engine(int8, **keys)
+    sources = random_sources(40, seed=4)
     for options in (SearchOptions(1, return_scores=False), SearchOptions(4)):
 
-        def found(rows: Sequence[int], options: SearchOptions = options) -> list[list[Hypothesis]]:
+        def search_rows(
+            rows: Sequence[int], options: SearchOptions = options
+        ) -> list[list[Hypothesis]]:
             requests = requests_of([sources[n] for n in rows], [15] * len(rows))
             return without_nan(search(engine, requests, options))
 
         for batch in (1, 7):
-            check_batch_invariance(found, 40, batch)
+            check_batch_invariance(search_rows, 40, batch)
 
 
 STRATEGIES = [
@@ -80,28 +86,32 @@ STRATEGIES = [
 
 @one_quick(("options", "int8"), itertools.product(STRATEGIES, [False, True]), quick={1, 2, 5, 6})
 def test_every_strategy_is_batch_invariant(options: SearchOptions, int8: bool) -> None:
-    engine, sources = onnx_engine(int8, decoder="luong"), random_sources(40, seed=4)
+    engine = onnx_engine(int8, decoder="luong")
+    sources = random_sources(40, seed=4)
 
-    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
+    def search_rows(rows: Sequence[int]) -> list[list[Hypothesis]]:
         requests = requests_of([sources[n] for n in rows], [15] * len(rows))
         return search(engine, requests, options)
 
     for batch in (1, 23):
-        check_batch_invariance(found, 40, batch)
+        check_batch_invariance(search_rows, 40, batch)
 
 
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 400), (2, 150)])
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number per row."""
     engine = onnx_engine(False, decoder="luong", window={"local_p": 3})
-    sources, options = random_sources(count, 8), SearchOptions(beam_size)
+    sources = random_sources(count, 8)
+    options = SearchOptions(beam_size)
     everything = search(engine, requests_of(sources, [12] * count), options)
     order = list(range(count))
     random.Random(1).shuffle(order)
     for start, size in ((0, count), (1, 40), (5, 1), (50, 17)):
         part = order[start : start + size]
         some = search(engine, requests_of([sources[i] for i in part], [12] * len(part)), options)
-        assert all(same(one, everything[i]) for i, one in zip(part, some, strict=True))
+        assert all(
+            same(hypotheses, everything[i]) for i, hypotheses in zip(part, some, strict=True)
+        )
 
 
 @one_quick("options", [SearchOptions(1), SearchOptions(4), SearchOptions(4, groups=2)], quick=1)
@@ -125,24 +135,25 @@ def test_results_do_not_depend_on_the_number_of_threads(
         )
         assert sorted(number for number, _ in called) == list(range(300))
         assert {thread for _, thread in called} == {threading.main_thread()}
-    for one, *others in zip(*results, strict=True):
-        assert all(same(one, other) for other in others)
+    for by_one_thread, *by_several_threads in zip(*results, strict=True):
+        assert all(same(by_one_thread, hypotheses) for hypotheses in by_several_threads)
 
 
 def test_an_error_in_a_thread_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, step = onnx_engine(False, decoder="luong"), OnnxEngine.step
+    engine = onnx_engine(False, decoder="luong")
+    step = OnnxEngine.step
     monkeypatch.setattr(OnnxEngine, "workers", lambda _, __: 3)
 
     def stepped(self: OnnxEngine, rows: Any, ids: Any) -> Any:
-        found = step(self, rows, ids)
-        found.undefined[:] = rows.count == len(found.undefined)
-        return found
+        step_result = step(self, rows, ids)
+        step_result.undefined[:] = rows.count == len(step_result.undefined)
+        return step_result
 
     monkeypatch.setattr(OnnxEngine, "step", stepped)
-    before = threading.active_count()
+    threads_before = threading.active_count()
     with pytest.raises(NonFiniteError):
         search(engine, requests_of(random_sources(90, seed=6), [9] * 90), SearchOptions(1))
-    assert threading.active_count() == before
+    assert threading.active_count() == threads_before
 
 
 SHRINKING = [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
@@ -160,19 +171,21 @@ SHRINKING = [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
 def test_a_shrinking_batch_gives_the_same_results(
     maker: str, beam_size: int, coverage_penalty: float, ngram: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, sources = MAKERS[maker](), random_sources(100, seed=5)
+    model = MAKERS[maker]()
+    sources = random_sources(100, seed=5)
     limits = [3 + (5 * n) % 23 for n in range(100)]
     options = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
     expected = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
-    kept, keep = [], TorchEngine.keep
+    kept_counts = []
+    keep = TorchEngine.keep
 
     def recorded(self: TorchEngine, rows: Any, slots: Any) -> Any:
-        kept.append((rows.count, len(slots)))
+        kept_counts.append((rows.count, len(slots)))
         return keep(self, rows, slots)
 
     monkeypatch.setattr(TorchEngine, "keep", recorded)
     monkeypatch.setattr(TorchEngine, "slots", lambda _, __, ___, count: min(count, 40))
-    found = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
-    assert len(kept) > 4
-    assert all(after < before for before, after in kept)
-    check_lists(found, expected)
+    lists = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
+    assert len(kept_counts) > 4
+    assert all(count_after < count_before for count_before, count_after in kept_counts)
+    check_lists(lists, expected)

@@ -32,9 +32,9 @@ def test_invisible_lines_are_not_translated(
     lines = ["ba.", *INVISIBLE, "ba."]
     path = write(tmp_path / "in", lines)
     assert main(["translate", "-m", str(tiny_run), "-i", str(path), "--json", *options]) == 0
-    found = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
-    assert found[0] == found[-1] != ""
-    assert found[1:-1] == [""] * len(INVISIBLE)
+    texts = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+    assert texts[0] == texts[-1] != ""
+    assert texts[1:-1] == [""] * len(INVISIBLE)
 
 
 def test_an_invisible_prefix_is_ignored(

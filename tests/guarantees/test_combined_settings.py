@@ -70,7 +70,7 @@ CASES = {
 
 def translated(translator: Translator, case: Case, rows: Sequence[int]) -> list[tuple[object, ...]]:
     """Translate the lines; return everything that is compared."""
-    found = translator.translate(
+    translations = translator.translate(
         [LINES[row] for row in rows],
         case.beam_size,
         case.n_best,
@@ -79,20 +79,22 @@ def translated(translator: Translator, case: Case, rows: Sequence[int]) -> list[
         settings=case.settings,
     )
     return [
-        tuple((entry.text, entry.score, entry.tokens, entry.log_probs) for entry in each.n_best)
-        for each in found
+        tuple(
+            (entry.text, entry.score, entry.tokens, entry.log_probs) for entry in translation.n_best
+        )
+        for translation in translations
     ]
 
 
 def check(translator: Translator, case: Case) -> None:
     everything = list(range(len(LINES)))
-    together = translated(translator, case, everything)
+    in_one_batch = translated(translator, case, everything)
     for size in (1, 7):
         order = random.Random(size).sample(everything, len(everything))
         for start in range(0, 7 if size == 1 else len(order), size):
             rows = order[start : start + size]
-            for row, found in zip(rows, translated(translator, case, rows), strict=True):
-                assert found == together[row], (size, LINES[row])
+            for row, compared_row in zip(rows, translated(translator, case, rows), strict=True):
+                assert compared_row == in_one_batch[row], (size, LINES[row])
 
 
 @one_quick(("name", "runs"), zip(CASES, cycle(RUNS), strict=False), quick=4)

@@ -25,11 +25,11 @@ def options() -> set[str]:
 
 
 def test_the_packages_are_those_of_the_guide() -> None:
-    (found,) = re.findall(r"--constraint \S+ +(.*?) +&&", DOCKERFILE)
+    (packages,) = re.findall(r"--constraint \S+ +(.*?) +&&", DOCKERFILE)
     page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
     (without,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
     lists = re.findall(r"`((?:fastapi|pydantic) [a-z0-9 -]+|prometheus-client)`", page)
-    assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
+    assert sorted(packages.split()) == sorted(" ".join([without, *lists]).split())
 
 
 def test_the_wheel_is_installed_last() -> None:
@@ -69,27 +69,27 @@ def test_the_lists_of_packages_are_those_of_the_project() -> None:
 
 
 def test_what_is_copied_exists_and_is_not_ignored() -> None:
-    kept = [
+    kept_patterns = [
         line[1:]
         for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
         if line.startswith("!")
     ]
-    copied = [
+    copied_paths = [
         name
         for names in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE)
         for name in names.split()
     ]
-    assert {"seq2seq", "requirements.lock"} <= set(copied)
-    for name in copied:
+    assert {"seq2seq", "requirements.lock"} <= set(copied_paths)
+    for name in copied_paths:
         assert (ROOT / name).exists()
-        assert any(fnmatch(name, pattern) for pattern in kept), name
+        assert any(fnmatch(name, pattern) for pattern in kept_patterns), name
 
 
 def test_variables_are_options_of_the_server() -> None:
     (line,) = re.findall(r"^ENV (.*)$", DOCKERFILE, re.MULTILINE)
     compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
-    named = re.findall(r"SEQ2SEQ_\w+", line + compose)
-    assert {"SEQ2SEQ_HOST", "SEQ2SEQ_MODEL", "SEQ2SEQ_TOKEN_FILE"} <= set(named) <= options()
+    variables = re.findall(r"SEQ2SEQ_\w+", line + compose)
+    assert {"SEQ2SEQ_HOST", "SEQ2SEQ_MODEL", "SEQ2SEQ_TOKEN_FILE"} <= set(variables) <= options()
 
 
 def test_both_ask_the_same_path_for_the_health_of_the_server() -> None:

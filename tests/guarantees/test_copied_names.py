@@ -52,7 +52,9 @@ def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) ->
 def test_a_run_with_copying_translates(named_corpus: Path) -> None:
     run = trained(named_corpus, *COPYING)
     translations = Translator.load(run, device="cpu").translate(["Tomek ba", "Maria."], 3)
-    assert all(each.text and each.attention is not None for each in translations)
+    assert all(
+        translation.text and translation.attention is not None for translation in translations
+    )
 
 
 LINES = ["Jorvik ba", "Ka Ob's 47", "ba a@b.c", "Maria ba Tjo"]
@@ -74,38 +76,40 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def texts(translation: Translation) -> list[tuple[str, float]]:
-    return [(each.text, each.score) for each in translation.n_best]
+    return [(entry.text, entry.score) for entry in translation.n_best]
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size: int) -> None:
-    found = translator.translate([*LINES, "ba ka", ""], beam_size)
-    for translation, words in zip(found, WORDS, strict=False):
+    translations = translator.translate([*LINES, "ba ka", ""], beam_size)
+    for translation, words in zip(translations, WORDS, strict=False):
         assert all(word in translation.text for word in words)
-    alone = [translator.translate([line], beam_size)[0] for line in LINES[:2]]
-    assert [texts(each) for each in alone] == [texts(each) for each in found[:2]]
+    single_translations = [translator.translate([line], beam_size)[0] for line in LINES[:2]]
+    assert [texts(translation_of_line) for translation_of_line in single_translations] == [
+        texts(translation_of_line) for translation_of_line in translations[:2]
+    ]
 
 
 def test_words_are_lost_without_the_source_profile(translator: Translator) -> None:
     plain = Translator(replace(translator.loaded, source=SourceProfile()))
-    texts = [each.text for each in plain.translate(LINES, 3)]
+    texts = [translation.text for translation in plain.translate(LINES, 3)]
     assert not all(word in text for text, words in zip(texts, WORDS, strict=True) for word in words)
 
 
 def test_words_are_added_to_user_constraints_unless_forbidden(translator: Translator) -> None:
     settings = SearchSettings(forbidden=("Tjo",))
     constraints: list[list[str]] = [["zu zu"], [], [], ["Maria"]]
-    found = translator.translate(LINES, 3, constraints=constraints, settings=settings)
-    assert "zu zu" in found[0].text
-    assert "Jorvik" in found[0].text
-    assert "Maria" in found[3].text
-    assert "Tjo" not in found[3].text
+    translations = translator.translate(LINES, 3, constraints=constraints, settings=settings)
+    assert "zu zu" in translations[0].text
+    assert "Jorvik" in translations[0].text
+    assert "Maria" in translations[3].text
+    assert "Tjo" not in translations[3].text
 
 
 def test_samples_are_not_constrained(translator: Translator) -> None:
     settings = SearchSettings(sampling=Sampling())
     source = replace(translator.source, translated=[], copied_forms=[], translated_forms=[])
     plain = Translator(replace(translator.loaded, source=source))
-    assert [each.text for each in translator.translate(LINES, settings=settings)] == [
-        each.text for each in plain.translate(LINES, settings=settings)
+    assert [translation.text for translation in translator.translate(LINES, settings=settings)] == [
+        translation.text for translation in plain.translate(LINES, settings=settings)
     ]

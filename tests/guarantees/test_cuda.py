@@ -69,7 +69,8 @@ EVENTFUL = (
 @pytest.fixture(autouse=True)
 def settings_of_the_product() -> Iterator[None]:
     """Choose the device as commands do: without TF32."""
-    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    tf32 = torch.backends.cudnn.allow_tf32
+    precision = torch.get_float32_matmul_precision()
     choose_device("cuda")
     yield
     torch.backends.cudnn.allow_tf32 = tf32
@@ -83,7 +84,7 @@ def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
     settings = [*EVENTFUL, *overrides, f"run_dir={folder}", "--device", "cuda", *resume]
     environment = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
     environment["SEQ2SEQ_DETERMINISTIC"] = "1"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(stop_at), "train", str(corpus), *settings],
         cwd=ROOT,
         capture_output=True,
@@ -91,16 +92,16 @@ def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
         env=environment,
         check=False,
     )
-    assert done.returncode == (143 if stop_at else 0), done.stderr
+    assert process.returncode == (143 if stop_at else 0), process.stderr
     return folder
 
 
 def assert_same_run(run: Path, expected: Path) -> None:
     assert (run / METRICS).read_text() == (expected / METRICS).read_text()
     assert (run / BEST).read_bytes() == (expected / BEST).read_bytes()
-    headers = [read_header(each / LAST)[0] for each in (run, expected)]
+    headers = [read_header(folder / LAST)[0] for folder in (run, expected)]
     assert json.dumps(headers[0]["progress"]) == json.dumps(headers[1]["progress"])
-    left, right = (read_tensors(each / LAST) for each in (run, expected))
+    left, right = (read_tensors(folder / LAST) for folder in (run, expected))
     assert left.keys() == right.keys()
     for name, tensor in right.items():
         assert torch.equal(left[name], tensor), name
@@ -136,7 +137,10 @@ def batch(run: TrainingSession, times: int = 1) -> Batch:
 
 def everything(run: TrainingSession) -> list[Tensor]:
     states = [value for state in run.optimizer.state.values() for value in state.values()]
-    tensors = [*named_weights(run.model).values(), *(each for each in states if each is not None)]
+    tensors = [
+        *named_weights(run.model).values(),
+        *(optional_tensor for optional_tensor in states if optional_tensor is not None),
+    ]
     return [tensor.cpu().clone() for tensor in tensors]
 
 
@@ -166,21 +170,22 @@ def test_a_step_is_taken_or_skipped_without_synchronisation(
     data = batch(run)
     run.progress.step = 1
     take_step(run, [data], 1e-2)  # the first step may synchronise
-    before, loss = everything(run), run.progress.losses.clone()
-    for step, taken in ((2, False), (3, True), (4, True)):  # the last one is captured
+    tensors_before = everything(run)
+    loss = run.progress.losses.clone()
+    for step, is_taken in ((2, False), (3, True), (4, True)):  # the last one is captured
         run.progress.step = step
-        if not taken:
+        if not is_taken:
             run.graphs.clear()
         with monkeypatch.context() as patch:
-            if not taken:
+            if not is_taken:
                 patch.setattr(update, "batch_loss", non_finite_loss)
             torch.cuda.synchronize()
             torch.cuda.set_sync_debug_mode("error")
             take_step(run, [data], 1e-2)
             torch.cuda.set_sync_debug_mode("default")
-        same = all(map(torch.equal, everything(run), before))
-        assert same != taken
-        assert torch.equal(run.progress.losses, loss) != taken
+        same = all(map(torch.equal, everything(run), tensors_before))
+        assert same != is_taken
+        assert torch.equal(run.progress.losses, loss) != is_taken
         assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
 
@@ -209,10 +214,10 @@ def test_the_library_lstm_runs_in_every_precision(
             with torch.autocast(CUDA.type, dtype=dtype, enabled=precision != "float32"):
                 hiddens, cell = layer.run(values, (zeros, zeros), padding)
             (hiddens.float().square().mean() + cell.float().square().mean()).backward()
-        return [cell.float(), *(gradient_of(each).clone() for each in layer.parameters())]
+        return [cell.float(), *(gradient_of(parameter).clone() for parameter in layer.parameters())]
 
-    for found, expected in zip(passes(precision), passes("float32"), strict=True):
-        error = (found - expected).norm() / expected.norm()
+    for value, expected in zip(passes(precision), passes("float32"), strict=True):
+        error = (value - expected).norm() / expected.norm()
         assert error < (1e-5 if precision == "float32" else 0.05)
 
 
@@ -221,11 +226,11 @@ def test_coverage_losses_are_reproducible() -> None:
     expected = coverage_losses(weights)
     torch.use_deterministic_algorithms(True)
     try:
-        found = coverage_losses(weights)
-        found.sum().backward()
+        losses = coverage_losses(weights)
+        losses.sum().backward()
     finally:
         torch.use_deterministic_algorithms(False)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(losses, expected)
 
 
 @pytest.fixture
@@ -246,8 +251,10 @@ def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corp
         run.progress.step = 2
         run.progress.losses.zero_()
     with torch.no_grad():  # weights after Adam are equal by chance: it divides by any gradient
-        for mine, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
-            mine.copy_(other)
+        for mine, full_weight in zip(
+            parts.model.parameters(), full.model.parameters(), strict=True
+        ):
+            mine.copy_(full_weight)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     resting = torch.cuda.memory_reserved()
@@ -262,10 +269,13 @@ def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corp
     assert take_step(parts, [data], 1e-3) == tokens
     assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
     torch.testing.assert_close(parts.progress.losses, full.progress.losses, rtol=1e-5, atol=0)
-    for one, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
-        found, expected = gradient_of(one), gradient_of(other)
+    for weight_of_parts, full_weight in zip(
+        parts.model.parameters(), full.model.parameters(), strict=True
+    ):
+        gradient = gradient_of(weight_of_parts)
+        expected = gradient_of(full_weight)
         tolerance = 1e-4 * expected.abs().max().item()
-        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=tolerance)
 
 
 # ------------------------------------------------------------------------------------- CUDA graphs
@@ -315,8 +325,8 @@ def test_a_function_that_cannot_be_captured_is_called_and_reported() -> None:
         total = graphs.call("sum", lambda inputs: torch.tensor(inputs.sum().item()), values)
         assert total == 6
     assert graphs.note is not None
-    later = graphs.call("double", lambda inputs: inputs * 2, values)
-    assert later.tolist() == [0, 2, 4, 6]
+    second_result = graphs.call("double", lambda inputs: inputs * 2, values)
+    assert second_result.tolist() == [0, 2, 4, 6]
 
 
 def test_search_on_captured_steps_equals_that_on_the_cpu() -> None:
@@ -326,7 +336,7 @@ def test_search_on_captured_steps_equals_that_on_the_cpu() -> None:
         for options in SEARCHES.values():
             engines = TorchEngine(model, CUDA), TorchEngine(on_cpu, torch.device("cpu"))
             for _ in range(2):  # captured, then replayed
-                found = [search(engine, requests(), options) for engine in engines]
-            best = [[hypotheses[0].ids for hypotheses in results] for results in found]
-            same = sum(one == other for one, other in zip(*best, strict=True))
+                lists_by_engine = [search(engine, requests(), options) for engine in engines]
+            best = [[hypotheses[0].ids for hypotheses in results] for results in lists_by_engine]
+            same = sum(captured_ids == cpu_ids for captured_ids, cpu_ids in zip(*best, strict=True))
             assert same >= 0.98 * len(best[0])  # ties are broken by rounding

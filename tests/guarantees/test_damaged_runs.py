@@ -53,7 +53,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wanted(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def expected_texts(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the translations of the finished run."""
     return translate(Path(shutil.copytree(finished, tmp_path_factory.mktemp("wanted") / "run")))
 
@@ -82,16 +82,18 @@ def refusal(act: Callable[[], object]) -> str:
 def translate(run: Path) -> list[str]:
     """Translate by the weights, which are read where the engine's files are missing."""
     shutil.rmtree(run / "engine", ignore_errors=True)
-    return [each.text for each in Translator.load(run, device="cpu").translate(LINES, 1)]
+    return [
+        translation.text for translation in Translator.load(run, device="cpu").translate(LINES, 1)
+    ]
 
 
-def assert_same_state(run: Path, wanted: Path) -> None:
+def assert_same_state(run: Path, expected_run: Path) -> None:
     """Check that metrics and tensors are bitwise identical."""
-    assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
-    assert (run / BEST).read_bytes() == (wanted / BEST).read_bytes()
-    (found, same) = (read_tensors(each / LAST) for each in (run, wanted))
-    assert found.keys() == same.keys()
-    assert all(torch.equal(found[name], same[name]) for name in same)
+    assert (run / METRICS).read_bytes() == (expected_run / METRICS).read_bytes()
+    assert (run / BEST).read_bytes() == (expected_run / BEST).read_bytes()
+    (tensors, expected_tensors) = (read_tensors(folder / LAST) for folder in (run, expected_run))
+    assert tensors.keys() == expected_tensors.keys()
+    assert all(torch.equal(tensors[name], expected_tensors[name]) for name in expected_tensors)
 
 
 DAMAGES = [pytest.param(flip, id="flipped"), pytest.param(cut, id="cut")]
@@ -117,8 +119,10 @@ def test_damaged_best_weights_are_named_and_written_again(
 def test_best_weights_of_before_a_key_existed_are_kept(run: Path, corpus: Path) -> None:
     header = read_header(run / BEST)[0]
     del header["config"]["model.window"]
-    own = {key: value for key, value in header.items() if key not in ("tensors", "version")}
-    save_tensors(run / BEST, read_tensors(run / BEST), own)
+    older_header = {
+        key: value for key, value in header.items() if key not in ("tensors", "version")
+    }
+    save_tensors(run / BEST, read_tensors(run / BEST), older_header)
     written = (run / BEST).read_bytes()
     train(configured(corpus, run), "cpu", resume=True)
     assert (run / BEST).read_bytes() == written
@@ -128,8 +132,8 @@ def test_best_weights_of_before_a_key_existed_are_kept(run: Path, corpus: Path) 
 @pytest.mark.thorough
 def test_missing_best_weights_are_written_again_in_training_too(run: Path, corpus: Path) -> None:
     (run / BEST).unlink()
-    longer = configured(corpus, run, "training.max_steps=8")
-    train(longer, "cpu", resume=True)
+    config = configured(corpus, run, "training.max_steps=8")
+    train(config, "cpu", resume=True)
     assert read_header(run / BEST)[0]["step"] == 8
 
 
@@ -181,7 +185,7 @@ def test_without_best_weights_and_last_state_the_previous_state_writes_them_agai
 
 
 def test_without_states_an_intact_snapshot_is_offered(
-    run: Path, corpus: Path, wanted: list[str]
+    run: Path, corpus: Path, expected_texts: list[str]
 ) -> None:
     for name in ("step-2.safetensors", "step-4.safetensors", "step-5.safetensors"):
         shutil.copy(run / BEST, run / name)
@@ -192,7 +196,7 @@ def test_without_states_an_intact_snapshot_is_offered(
     assert hint in refusal(lambda: translate(run))
     assert hint in refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     shutil.copy(run / "step-4.safetensors", run / BEST)
-    assert translate(run) == wanted
+    assert translate(run) == expected_texts
 
 
 def test_weights_of_another_run_are_detected(run: Path, another: Path, corpus: Path) -> None:
@@ -220,7 +224,7 @@ def swap(path: Path) -> None:
     "damage", [*DAMAGES, pytest.param(swap, id="another"), pytest.param(Path.unlink, id="gone")]
 )
 def test_a_damaged_vocabulary_is_named(
-    run: Path, corpus: Path, wanted: list[str], damage: Damage
+    run: Path, corpus: Path, expected_texts: list[str], damage: Damage
 ) -> None:
     vocabulary = (run / MODEL).read_bytes()
     damage(run / MODEL)
@@ -232,7 +236,7 @@ def test_a_damaged_vocabulary_is_named(
         assert message.startswith(f"{run / MODEL}: ")
         assert "copy it from the run again, or train again" in message
     (run / MODEL).write_bytes(vocabulary)
-    assert translate(run) == wanted
+    assert translate(run) == expected_texts
 
 
 # ----------------------------------------------------------------------------------------- config
@@ -244,11 +248,13 @@ def edit(run: Path, old: str, new: str) -> None:
     (run / CONFIG).write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_keys_that_do_not_affect_weights_may_be_edited(run: Path, wanted: list[str]) -> None:
+def test_keys_that_do_not_affect_weights_may_be_edited(
+    run: Path, expected_texts: list[str]
+) -> None:
     edit(run, "beam_size: 3", "beam_size: 2")
     edit(run, "learning_rate: 0.001", "learning_rate: 0.002")
     edit(run, "name: small", "name: renamed")
-    assert translate(run) == wanted
+    assert translate(run) == expected_texts
     assert Translator.load(run, device="cpu").decoding.beam_size == 2  # by the engine just written
 
 
@@ -261,26 +267,26 @@ def test_keys_that_do_not_affect_weights_may_be_edited(run: Path, wanted: list[s
     ],
 )
 def test_edited_keys_that_affect_weights_are_refused_and_restored(
-    run: Path, corpus: Path, wanted: list[str], edited: tuple[str, str], change: str
+    run: Path, corpus: Path, expected_texts: list[str], edited: tuple[str, str], change: str
 ) -> None:
     edit(run, *edited)
     message = refusal(lambda: translate(run))
     assert message.startswith(f"{run / CONFIG}: does not fit {run / BEST}")
     assert change in message
     train(configured(corpus, run), "cpu", resume=True)
-    assert translate(run) == wanted
+    assert translate(run) == expected_texts
 
 
 @one_quick("damage", [cut, Path.unlink], quick=1)
 def test_a_damaged_config_is_named_and_written_again(
-    run: Path, corpus: Path, wanted: list[str], damage: Damage
+    run: Path, corpus: Path, expected_texts: list[str], damage: Damage
 ) -> None:
     damage(run / CONFIG)
     message = refusal(lambda: translate(run))
     assert message.startswith(str(run))
     assert CONFIG in message
     train(configured(corpus, run), "cpu", resume=True)
-    assert translate(run) == wanted
+    assert translate(run) == expected_texts
 
 
 def test_resuming_compares_with_the_training_state_and_not_the_config_file(
@@ -295,20 +301,22 @@ def test_resuming_compares_with_the_training_state_and_not_the_config_file(
 # --------------------------------------------------------------------------------------- run folder
 
 
-def test_a_copied_or_moved_run_folder_works(run: Path, wanted: list[str], tmp_path: Path) -> None:
+def test_a_copied_or_moved_run_folder_works(
+    run: Path, expected_texts: list[str], tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, copy_function=shutil.copyfile)  # without times and modes
     run.rename(tmp_path / "moved")
-    assert translate(copy) == translate(tmp_path / "moved") == wanted
+    assert translate(copy) == translate(tmp_path / "moved") == expected_texts
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xfe\n", b'{"step": 7', b"[" * 50_000, b"\0" * 99])
 def test_garbage_after_the_metrics_is_removed(
     run: Path, corpus: Path, finished: Path, garbage: bytes
 ) -> None:
-    later = b'{"step": 7, "train_loss": 0.5}\n'
+    later_line = b'{"step": 7, "train_loss": 0.5}\n'
     with (run / METRICS).open("ab") as file:
-        file.write(later + garbage)
+        file.write(later_line + garbage)
     assert main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--resume"]) == 0
     assert (run / METRICS).read_bytes() == (finished / METRICS).read_bytes()
     assert notes_on_metrics(run) == []

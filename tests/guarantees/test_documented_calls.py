@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs/how-to/server.md").read_text(encoding="utf-8")
 
 def calls() -> list[list[str]]:
     commands = re.findall(r"^curl (?:.*\\\n)*.*", PAGE, re.MULTILINE)
-    return [shlex.split(each.replace("\\\n", " ")) for each in commands]
+    return [shlex.split(command.replace("\\\n", " ")) for command in commands]
 
 
 def test_the_calls_have_the_documented_responses(served: Served) -> None:
@@ -33,9 +33,9 @@ def test_the_calls_have_the_documented_responses(served: Served) -> None:
     paths = []
     for _, _, url, *options in calls():
         path = url.removeprefix("http://127.0.0.1:8000")
-        given = list(pairwise(options))
-        data = [value for name, value in given if name in ("-d", "--data-urlencode")]
-        headers = dict(value.split(": ") for name, value in given if name == "-H")
+        options_and_values = list(pairwise(options))
+        data = [value for name, value in options_and_values if name in ("-d", "--data-urlencode")]
+        headers = dict(value.split(": ") for name, value in options_and_values if name == "-H")
         kind = headers.get("Content-Type", "application/x-www-form-urlencoded")
         body = "&".join(data).replace("target=fr", "target=yy").encode()
         reply = served.call(path, body, {"Content-Type": kind})
@@ -45,18 +45,20 @@ def test_the_calls_have_the_documented_responses(served: Served) -> None:
         ("/translate", ["translatedText"]),
         ("/v1/translate", ["documents", "notes", "source", "target", "translations"]),
     ]
-    (shown,) = re.findall(r"```json\n(.*)\n```", PAGE)
-    assert list(json.loads(shown)) == ["translatedText"]
+    (response,) = re.findall(r"```json\n(.*)\n```", PAGE)
+    assert list(json.loads(response)) == ["translatedText"]
 
 
 def test_nginx_accepts_the_documented_configuration(tmp_path: Path) -> None:
     if (nginx := shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
         pytest.skip("there is no nginx: apt-get install nginx-light")
-    (shown,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
-    plain = re.sub(r" +ssl_certificate.*\n", "", shown.replace("listen 443 ssl", "listen 8443"))
+    (configuration,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
+    plain = re.sub(
+        r" +ssl_certificate.*\n", "", configuration.replace("listen 443 ssl", "listen 8443")
+    )
     names = ("access_log", "error_log", "client_body_temp_path", "proxy_temp_path")
-    more = ("fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path")
-    paths = "".join(f"{name} {tmp_path}/{name};\n" for name in (*names, *more))
+    temporary_paths = ("fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path")
+    paths = "".join(f"{name} {tmp_path}/{name};\n" for name in (*names, *temporary_paths))
     path = tmp_path / "nginx.conf"
     path.write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{paths}{plain}}}\n", "utf-8")
     command = [nginx, "-t", "-c", str(path), "-e", f"{tmp_path}/errors"]
@@ -67,9 +69,11 @@ def test_nginx_accepts_the_documented_configuration(tmp_path: Path) -> None:
 def test_every_option_and_setting_is_on_the_page() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)
-    options = [each for each in parser._option_string_actions if each.startswith("--")]
-    shared = {"--model", "--device", "--port"}
-    assert [each for each in options if each not in PAGE and each not in shared] == []
-    named = re.findall(r"`(\w+)`", PAGE)
-    own = {"text", "source", "target", "attention"}
-    assert set(TranslateLines.model_fields) - own <= set(named)
+    options = [option for option in parser._option_string_actions if option.startswith("--")]
+    shared_options = {"--model", "--device", "--port"}
+    assert [
+        option for option in options if option not in PAGE and option not in shared_options
+    ] == []
+    words = re.findall(r"`(\w+)`", PAGE)
+    fields_of_text = {"text", "source", "target", "attention"}
+    assert set(TranslateLines.model_fields) - fields_of_text <= set(words)

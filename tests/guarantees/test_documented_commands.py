@@ -27,7 +27,7 @@ from seq2seq.runtime.errors import UserError
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     "README.md",
-    *sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("docs/**/*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")),
 ]
 SHELL = {
     "cat",
@@ -94,7 +94,7 @@ def blocks(page: str) -> Iterator[tuple[int, str, str]]:
 
 def command_lines(page: str) -> list[Line]:
     """List the commands of a page; a backslash at the end of a line continues it."""
-    found = []
+    command_lines_of_page = []
     for first, language, text in blocks(page):
         if language != "bash":
             continue
@@ -103,8 +103,8 @@ def command_lines(page: str) -> list[Line]:
             while line.endswith("\\"):
                 line = line[:-1] + next(lines)[1]
             if line.strip() and not line.lstrip().startswith("#"):
-                found.append(Line(page, number, line.strip()))
-    return found
+                command_lines_of_page.append(Line(page, number, line.strip()))
+    return command_lines_of_page
 
 
 def programs(line: str) -> Iterator[list[str]]:
@@ -128,7 +128,8 @@ def programs(line: str) -> Iterator[list[str]]:
 
 def header_lines(config: str) -> list[Line]:
     """List the commands in the first comment of a config, with loops and variables expanded."""
-    found, variables = [], {}
+    lines_of_headers = []
+    variables = {}
     text = (ROOT / config).read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.startswith("#"):
@@ -138,18 +139,22 @@ def header_lines(config: str) -> list[Line]:
         command = line.removeprefix("#   ")
         values = [""]
         if loop := re.match(r"for (\w+) in (.*?); do (.*); done$", command):
-            name, values, command = loop[1], loop[2].split(), loop[3]
+            name = loop[1]
+            values = loop[2].split()
+            command = loop[3]
             variables[name] = ""
         elif re.fullmatch(r"(\w+=('[^']*'|\S+)\s*)+", command):
             variables |= {k: v.strip("'") for k, v in re.findall(r"(\w+)=('[^']*'|\S+)", command)}
             continue
         for value in values:
-            known = {**variables, name: value} if value else variables
-            found.append(Line(config, number, string.Template(command).substitute(known)))
-    return found
+            known_variables = {**variables, name: value} if value else variables
+            lines_of_headers.append(
+                Line(config, number, string.Template(command).substitute(known_variables))
+            )
+    return lines_of_headers
 
 
-CONFIGS = sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("configs/*.yaml"))
+CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("configs/*.yaml"))
 HEADERS = [line for config in CONFIGS for line in header_lines(config)]
 LINES = [line for page in PAGES for line in command_lines(page)] + HEADERS
 
@@ -160,8 +165,8 @@ def test_the_pages_have_commands() -> None:
 
 
 def test_the_header_of_a_config_has_the_command_that_uses_it() -> None:
-    used = {line.page for line in HEADERS if " configs/" in line.text}
-    assert sorted(set(CONFIGS) - used) == []
+    used_configs = {line.page for line in HEADERS if " configs/" in line.text}
+    assert sorted(set(CONFIGS) - used_configs) == []
 
 
 def test_every_command_is_well_formed(
@@ -174,7 +179,8 @@ def test_every_command_is_well_formed(
             for words in programs(line.text):
                 check_program(words)
         except (AssertionError, UserError, SystemExit, SyntaxError) as error:
-            place, printed = f"{line.page}:{line.number}", capsys.readouterr().err
+            place = f"{line.page}:{line.number}"
+            printed = capsys.readouterr().err
             malformed.append(f"{place}: {line.text}: {error} {printed}")
     assert not malformed, "\n".join(malformed)
 
@@ -183,22 +189,26 @@ def check_program(words: list[str]) -> None:
     match words:
         case ["seq2seq", *arguments]:
             check_seq2seq(arguments)
-        case ["torchrun", *rest] if "seq2seq" in rest:
-            check_seq2seq(rest[rest.index("seq2seq") + 1 :])
+        case ["torchrun", *later_words] if "seq2seq" in later_words:
+            check_seq2seq(later_words[later_words.index("seq2seq") + 1 :])
         case ["python", "-c", code]:
             compile(code, "page", "exec")
-        case ["python", "-m", "pytest", *rest]:
-            assert all((ROOT / each).exists() for each in rest if each.endswith(".py"))
-        case ["python", script, *rest]:
+        case ["python", "-m", "pytest", *later_words]:
+            assert all((ROOT / script).exists() for script in later_words if script.endswith(".py"))
+        case ["python", script, *later_words]:
             assert (ROOT / script).is_file(), f"{script}: no such script"
             source = (ROOT / script).read_text(encoding="utf-8")
-            assert [each for each in rest if each.startswith("--") and each not in source] == []
-            assert [e for e in rest if e.startswith("configs/") and not (ROOT / e).is_file()] == []
+            assert [
+                word for word in later_words if word.startswith("--") and word not in source
+            ] == []
+            assert [
+                e for e in later_words if e.startswith("configs/") and not (ROOT / e).is_file()
+            ] == []
         case ["make", target, *_]:
             assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
-        case ["pip", "install", *rest]:
+        case ["pip", "install", *later_words]:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-            extras = re.findall(r"\[(.*)\]", " ".join(rest))
+            extras = re.findall(r"\[(.*)\]", " ".join(later_words))
             assert set(",".join(extras).split(",")) <= {
                 "",
                 *project["project"]["optional-dependencies"],
@@ -212,9 +222,9 @@ def check_seq2seq(arguments: list[str]) -> None:
     if arguments[0].startswith("--"):
         assert arguments == ["--version"]
         return
-    options = parse([each for each in arguments if each != "--help"], GROUPS).options
-    configs = [each for each in arguments if each.startswith("configs/")]
-    assert [each for each in configs if not (ROOT / each).is_file()] == []
+    options = parse([argument for argument in arguments if argument != "--help"], GROUPS).options
+    configs = [config for config in arguments if config.startswith("configs/")]
+    assert [config for config in configs if not (ROOT / config).is_file()] == []
     if arguments[0] in ("train", "check") and configs:
         load_config(Path(configs[0]), options.overrides)
 
@@ -250,8 +260,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {"all": (0, 2200), "train": (0, 150), "valid": (150, 162), "test": (180, 210)}
     for part, (start, stop) in parts.items():
         for language, lines in texts.items():
-            chosen = "".join(f"{line}\n" for line in lines[start:stop])
-            (folder / f"{part}.{language}").write_text(chosen, encoding="utf-8")
+            lines_of_part = "".join(f"{line}\n" for line in lines[start:stop])
+            (folder / f"{part}.{language}").write_text(lines_of_part, encoding="utf-8")
     pairs = "".join(f"{a}\t{b}\n" for a, b in zip(texts["en"], texts["de"], strict=True))
     (folder / "all.tsv").write_text(pairs, encoding="utf-8")
     subprocess.run(["gzip", "-k", "all.tsv"], cwd=folder, check=True)
@@ -293,7 +303,8 @@ def workplace(
     if page in ("docs/how-to/evaluate.md", "docs/how-to/translate.md"):
         shutil.copytree(tmp_path / "work/runs/my-run", tmp_path / "work/runs/my-run-luong")
     if page == "docs/how-to/deploy.md":
-        run, exported = tmp_path / "work/runs/my-run", tmp_path / "work/exported"
+        run = tmp_path / "work/runs/my-run"
+        exported = tmp_path / "work/exported"
         assert main(["export", "-m", str(run), "-o", str(exported)]) == 0
     if page == "README.md":
         config = CONFIG.replace(": train.", ": data/train.").replace(": valid.", ": data/valid.")
@@ -313,7 +324,7 @@ def workplace(
 def test_the_commands_of_a_guide_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [line for line in command_lines(page) if not any(each in line.text for each in NEEDS)]
+    lines = [line for line in command_lines(page) if not any(need in line.text for need in NEEDS)]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     monkeypatch.setenv("PATH", path)
     monkeypatch.setenv("PYTHONPATH", project_environment()["PYTHONPATH"])
@@ -325,10 +336,10 @@ def test_the_commands_of_a_guide_run(
                 assert main(words[0][1:]) == 0, line
             continue
         command = line.text.replace("tail -f", "cat").replace("scripts/", f"{ROOT}/scripts/")
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", command], cwd=workplace, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        assert process.returncode == 0, f"{line}\n{process.stderr}"
 
 
 @pytest.mark.thorough

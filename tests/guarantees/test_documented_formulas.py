@@ -104,14 +104,14 @@ def test_windows() -> None:
     fill(predictive.energy, [[1, 2]])
     centre = 7 / (1 + math.exp(-(math.tanh(0.5) + 2 * math.tanh(-1))))
     expected = [math.exp(-2 * (s - centre) ** 2 / 4) * (abs(s - centre) <= 2) for s in range(7)]
-    found = predictive(Q, torch.tensor([[3]]), mask)[0, 0].tolist()
-    assert found == pytest.approx(expected, abs=1e-6)
+    window = predictive(Q, torch.tensor([[3]]), mask)[0, 0].tolist()
+    assert window == pytest.approx(expected, abs=1e-6)
 
 
 def test_penalties_of_search() -> None:
     coverage = np.array([0.5, 1.5, 0.25])
-    found = coverage_penalty(coverage, np.array(3), 0.2)
-    assert float(found) == pytest.approx(0.2 * (math.log(0.5) + math.log(0.25)))
+    penalty = coverage_penalty(coverage, np.array(3), 0.2)
+    assert float(penalty) == pytest.approx(0.2 * (math.log(0.5) + math.log(0.25)))
     assert length_penalty(np.array([4]), 0.5).tolist() == [2]
 
 
@@ -119,16 +119,17 @@ def test_losses_of_attention() -> None:
     weights = torch.tensor([[[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]]])
     assert coverage_losses(weights)[0].tolist() == pytest.approx([0, 0.75, 0.75])
     aligned = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]])
-    found = alignment_losses(weights, aligned, torch.tensor([[0, 1]]))[0].tolist()
-    assert found == pytest.approx([-math.log(0.75), math.log(2), 0], abs=1e-6)
+    losses = alignment_losses(weights, aligned, torch.tensor([[0, 1]]))[0].tolist()
+    assert losses == pytest.approx([-math.log(0.75), math.log(2), 0], abs=1e-6)
 
 
 def test_copying() -> None:
     """Copying continues after the places of the last token, 5, by 0.4 / (0.4 + 0.2 + 0.01)."""
     src = torch.tensor([[5, 6, 5, 7]])
-    copied, attention = torch.tensor([[0.4, 0.3, 0.2, 0.1]]), torch.tensor([[0.1, 0.2, 0.3, 0.4]])
+    copy_probs = torch.tensor([[0.4, 0.3, 0.2, 0.1]])
+    attention = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
     r = [0, 0.4 / 0.61, 0, 0.2 / 0.61]
-    continued = continuation(copied, torch.tensor([5]), src)
+    continued = continuation(copy_probs, torch.tensor([5]), src)
     assert continued[0].tolist() == pytest.approx(r, abs=1e-6)
     module = Copying(1, 1)
     fill(module.gate, [[1.0]])
@@ -143,16 +144,16 @@ def test_copying() -> None:
     ]
     assert c[0].tolist() == pytest.approx(expected, abs=1e-6)
     assert sum(expected) == pytest.approx(1)
-    none = continuation(copied, torch.tensor([9]), src)  # the last token was not copied
+    none = continuation(copy_probs, torch.tensor([9]), src)  # the last token was not copied
     _, only = module(torch.tensor([[0.5]]), attention, none, positions)
     assert only[0].tolist() == pytest.approx(attention[0].tolist())
     logits = torch.zeros(1, 8)
     gate = 1 / (1 + math.exp(-0.5))
-    found = mixture(outputs, logits)
+    log_probs = mixture(outputs, logits)
     places = {5: c[0, 0] + c[0, 2], 6: c[0, 1], 7: c[0, 3]}
     for y in range(8):
         probability = gate / 8 + (1 - gate) * float(places.get(y, 0))
-        assert found[y] == pytest.approx(probability, abs=1e-6)
+        assert log_probs[y] == pytest.approx(probability, abs=1e-6)
 
 
 def mixture(outputs: CopyOutputs, logits: Tensor) -> list[float]:
@@ -168,7 +169,9 @@ def test_gated_unit() -> None:
         for parameter in layer.parameters():
             parameter.fill_(0.5)
     gates = layer.gates(torch.tensor([[0.0]]))
-    found, _ = layer.step(gates, hidden, hidden)
+    hidden_state, _ = layer.step(gates, hidden, hidden)
     gate = 1 / (1 + math.exp(-(0.5 * 0.8 + 0.5)))  # r and z alike
     candidate = math.tanh(0.5 * gate * 0.8 + 0.5)
-    assert float(found.detach()) == pytest.approx((1 - gate) * 0.8 + gate * candidate, abs=1e-6)
+    assert float(hidden_state.detach()) == pytest.approx(
+        (1 - gate) * 0.8 + gate * candidate, abs=1e-6
+    )

@@ -60,8 +60,8 @@ def test_train_translate_evaluate_and_plot(
         assert not plot.exists()
     else:
         run("attention", "-m", "run", "-i", src, "-o", plot)
-        found = json.loads(plot.read_text(encoding="utf-8"))
-        assert [each["text"] for each in found] == translations
+        plotted = json.loads(plot.read_text(encoding="utf-8"))
+        assert [entry["text"] for entry in plotted] == translations
         run("attention", "-m", "run", "-i", src, "-o", "plot.html")
         assert Path("plot.html").read_text(encoding="utf-8").count("<table") == 11
 
@@ -77,7 +77,7 @@ def test_a_run_folder_can_be_moved(
     folder = small_corpus.parent
     run("train", small_corpus, "training.max_steps=4")
     run("translate", "-m", folder / "run", "-i", folder / "test.src")
-    wanted = capsys.readouterr().out
+    expected = capsys.readouterr().out
     elsewhere = tmp_path_factory.mktemp("abroad")
     (folder / "test.src").rename(elsewhere / "text")
     (folder / "run").rename(elsewhere / "copy")
@@ -85,7 +85,7 @@ def test_a_run_folder_can_be_moved(
         path.unlink()
     monkeypatch.chdir(elsewhere)
     run("translate", "-m", "copy", "-i", "text")
-    assert capsys.readouterr().out == wanted
+    assert capsys.readouterr().out == expected
     assert sorted(path.name for path in (elsewhere / "copy").iterdir()) == [
         "best.safetensors",
         "config.yaml",

@@ -29,9 +29,9 @@ def read_by_python(path: Path) -> Iterator[str]:
         return
     nodes = list(ast.walk(ast.parse(source)))
     constants = {
-        each.targets[0].id: each.value
-        for each in nodes
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+        assignment.targets[0].id: assignment.value
+        for assignment in nodes
+        if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Name)
     }
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -67,24 +67,26 @@ def in_sources() -> set[str]:
     python = [
         path for top in ("seq2seq", "scripts", "tests") for path in (ROOT / top).rglob("*.py")
     ]
-    own = Path(__file__)
+    this_file = Path(__file__)
     parser = argparse.ArgumentParser(add_help=False)
     serve.add_arguments(parser)
     options = {serve.variable(action) for action in parser._actions if action.option_strings}
-    found = options | {name for path in python if path != own for name in read_by_python(path)}
+    variables = options | {
+        name for path in python if path != this_file for name in read_by_python(path)
+    }
     for path in (ROOT / "Makefile", *(ROOT / ".ci").iterdir()):
         for match in SHELL.finditer(path.read_text(encoding="utf-8")):
-            found.add(match[1] or match[2])
-    return found - OF_THE_SYSTEM
+            variables.add(match[1] or match[2])
+    return variables - OF_THE_SYSTEM
 
 
 def test_every_variable_that_is_read_is_in_the_table() -> None:
-    found = in_sources()
-    assert {"SEQ2SEQ_CACHE", "RANK", "OMP_NUM_THREADS", "CONSTRAINTS", "TORCH_INDEX"} <= found
-    assert found - documented() == set()
+    variables = in_sources()
+    assert {"SEQ2SEQ_CACHE", "RANK", "OMP_NUM_THREADS", "CONSTRAINTS", "TORCH_INDEX"} <= variables
+    assert variables - documented() == set()
 
 
 def test_every_variable_of_this_project_in_the_table_is_read() -> None:
-    own = {name for name in documented() if OWN.fullmatch(name)}
-    assert len(own) > 5
-    assert own - in_sources() == set()
+    variables_of_project = {name for name in documented() if OWN.fullmatch(name)}
+    assert len(variables_of_project) > 5
+    assert variables_of_project - in_sources() == set()

@@ -96,8 +96,8 @@ def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
     """Python hashes strings differently in each process: no order may depend on it."""
     settings = ("decoding.max_length=5", "training.max_steps=4", "training.max_minutes=9")
     run = trained(small_corpus, *EVENTFUL, *settings)
-    other = small_corpus.parent / "other"
-    command = ["train", str(small_corpus), *EVENTFUL, *settings, f"run_dir={other}"]
+    other_run = small_corpus.parent / "other"
+    command = ["train", str(small_corpus), *EVENTFUL, *settings, f"run_dir={other_run}"]
     subprocess.run(
         [sys.executable, "-m", "seq2seq", *command, "--device", "cpu"],
         check=True,
@@ -105,7 +105,7 @@ def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONHASHSEED": "1"},
     )
-    assert_same_run(other, run)
+    assert_same_run(other_run, run)
 
 
 @one_quick("at", [1, 4, "end of an epoch", "last"], quick=1)
@@ -179,9 +179,9 @@ def test_checkpoints_of_later_steps_are_removed_and_saved_again(
     def save(run: TrainingSession, reporter: Reporter, clock: Clock) -> None:
         if next(saves) == 2:
             raise OSError("killed")
-        saved(run, reporter, clock)
+        save_state(run, reporter, clock)
 
-    saved = training.save
+    save_state = training.save
     with monkeypatch.context() as patched:
         patched.setattr(training, "save", save)
         with pytest.raises(OSError, match="killed"):
@@ -212,16 +212,17 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     position = state_of(config.run_dir / LAST)[0]["progress"]
     assert position["epoch"] >= 1
     assert position["batch"] >= 1
-    made: list[list[int]] = []
-    ordered: list[int] = []
-    make, order = batches_module.batch_of, training.EpochOrder
+    made_batches: list[list[int]] = []
+    ordered_epochs: list[int] = []
+    make = batches_module.batch_of
+    order = training.EpochOrder
 
     def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
-        made.append([*map(int, rows)])
+        made_batches.append([*map(int, rows)])
         return make(run, rows, seed)
 
     def noted_order(pairs: Any, tokens: int, seed: int, epoch: int) -> Any:
-        ordered.append(epoch)
+        ordered_epochs.append(epoch)
         return order(pairs, tokens, seed, epoch)
 
     monkeypatch.setattr(batches_module, "batch_of", noted_make)
@@ -232,8 +233,8 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
         train(config, "cpu", resume=True)
     run = prepare(config, CPU, OpenFolder(None, read_state(config.run_dir)))[0]
     batches = order(run.data.train, 220, config.seed, position["epoch"])
-    assert made == [[*map(int, rows)] for rows in batches[position["batch"] :][:2]]
-    assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
+    assert made_batches == [[*map(int, rows)] for rows in batches[position["batch"] :][:2]]
+    assert ordered_epochs == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
 @pytest.mark.thorough
@@ -259,11 +260,11 @@ def test_a_killed_run_resumes_from_its_last_saved_state(
     )
     assert validations(config.run_dir) == validations(uninterrupted_run)
     assert (config.run_dir / BEST).read_bytes() == (uninterrupted_run / BEST).read_bytes()
-    (counters, tensors), (wanted, same) = (
+    (counters, tensors), (expected_counters, expected_tensors) = (
         state_of(run / LAST) for run in (config.run_dir, uninterrupted_run)
     )
-    assert all(torch.equal(tensors[name], tensor) for name, tensor in same.items())
-    assert counters["progress"]["tokens"] == wanted["progress"]["tokens"]
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected_tensors.items())
+    assert counters["progress"]["tokens"] == expected_counters["progress"]["tokens"]
 
 
 @pytest.mark.thorough
@@ -276,29 +277,35 @@ def test_a_finished_run_can_be_extended(small_corpus: Path) -> None:
 
 def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     run = trained(small_corpus)
-    before = {name: (run / name).read_bytes() for name in (METRICS, BEST, CONFIG)}
+    contents_before = {name: (run / name).read_bytes() for name in (METRICS, BEST, CONFIG)}
     tensors = state_of(run / LAST)[1]
     train(configured(small_corpus), "cpu", resume=True)
     assert "Training has already finished (training.max_epochs=2 reached). To train" in log_of(run)
     assert "To train further, pass resume=True and increase training.max_epochs." in log_of(run)
-    assert {name: (run / name).read_bytes() for name in before} == before
-    assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
+    assert {name: (run / name).read_bytes() for name in contents_before} == contents_before
+    assert all(
+        torch.equal(tensors[name], tensor) for name, tensor in state_of(run / LAST)[1].items()
+    )
 
 
 def test_the_signal_handlers_are_restored(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    handlers_before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(training, "train_step", after_steps(1, interrupt()))
     with pytest.raises(Interrupted):
         trained(small_corpus)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    ] == handlers_before
 
 
 def test_a_closed_terminal_stops_a_run_as_ctrl_c_does_unless_nohup_is_used(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may be under nohup
+    handler_before = signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # the tests themselves may be under nohup
     try:
         monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))
         with pytest.raises(Interrupted) as caught:
@@ -309,7 +316,7 @@ def test_a_closed_terminal_stops_a_run_as_ctrl_c_does_unless_nohup_is_used(
         monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))
         assert steps_of(trained(small_corpus, "training.max_steps=3", run="other")) == 3
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, handler_before)
 
 
 def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +361,9 @@ def test_a_run_that_ran_out_of_memory_resumes_exactly(
     run_out_once()
     run = trained(small_corpus, "training.max_steps=2", "training.max_epochs=null")
     monkeypatch.setattr(step_module, "batch_loss", batch_loss)
-    longer = configured(small_corpus, "training.max_steps=4", "training.max_epochs=null")
-    train(longer, "cpu", resume=True)
+    config = configured(small_corpus, "training.max_steps=4", "training.max_epochs=null")
+    train(config, "cpu", resume=True)
     tensors = state_of(complete / LAST)[1]
-    assert all(torch.equal(each, tensors[name]) for name, each in state_of(run / LAST)[1].items())
+    assert all(
+        torch.equal(tensor, tensors[name]) for name, tensor in state_of(run / LAST)[1].items()
+    )

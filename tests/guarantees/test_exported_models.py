@@ -87,8 +87,8 @@ def make_run(
     for name, factor in (factors or {}).items():
         weights[name] = (weights[name] * factor).clamp(-3e38, 3e38)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    described = {SOURCE: asdict(source)}
-    header = weights_header(LengthLimit(0.75, 3), 7, 1.25, origin | described)
+    description = {SOURCE: asdict(source)}
+    header = weights_header(LengthLimit(0.75, 3), 7, 1.25, origin | description)
     save_weights(folder / BEST, weights, header)
     return folder
 
@@ -116,7 +116,9 @@ def moderate_run(moderate_runs: dict[str, Path], request: pytest.FixtureRequest)
     return moderate_runs[request.param]
 
 
-def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list[Translator]:
+def run_and_export(
+    *runs: Path, int8: bool = False, overrides: Sequence[str] = ()
+) -> list[Translator]:
     """Return the translator of runs by torch, and that of their export."""
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
@@ -131,40 +133,42 @@ def shortened(note: str) -> str:
 
 
 def check_same(
-    found: Sequence[Translation], expected: Sequence[Translation], tolerance: float = TIE
+    translations: Sequence[Translation], expected: Sequence[Translation], tolerance: float = TIE
 ) -> None:
     """Assert equal texts, except one line of 50, and equal scores and attention weights.
 
     A tie leads to other hypotheses, whose scores need not be near.
     """
     different = 0
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(translations, expected, strict=True):
         assert ours.src_tokens == theirs.src_tokens
         assert len(ours.n_best) == len(theirs.n_best)
-        if [each.tokens for each in ours.n_best] != [each.tokens for each in theirs.n_best]:
+        if [entry.tokens for entry in ours.n_best] != [entry.tokens for entry in theirs.n_best]:
             different += 1
             continue
         assert list(map(shortened, ours.notes)) == list(map(shortened, theirs.notes))
-        for one, other in zip(ours.n_best, theirs.n_best, strict=True):
-            assert one.text == other.text
-            assert_close(one.score, other.score, tolerance)
-            assert_close(one.log_probs, other.log_probs, tolerance)
-            assert (one.attention is None) == (other.attention is None)
-            if one.attention is not None:
-                assert_close(one.attention, other.attention, tolerance)
+        for our_entry, their_entry in zip(ours.n_best, theirs.n_best, strict=True):
+            assert our_entry.text == their_entry.text
+            assert_close(our_entry.score, their_entry.score, tolerance)
+            assert_close(our_entry.log_probs, their_entry.log_probs, tolerance)
+            assert (our_entry.attention is None) == (their_entry.attention is None)
+            if our_entry.attention is not None:
+                assert_close(our_entry.attention, their_entry.attention, tolerance)
     assert different <= math.ceil(len(expected) / 50)
 
 
-def assert_close(found: Any, expected: Any, tolerance: float) -> None:
-    np.testing.assert_allclose(found, expected, rtol=tolerance / 10, atol=tolerance)
+def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=tolerance / 10, atol=tolerance)
 
 
 @one_quick(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
 def test_an_export_translates_like_its_run(moderate_run: Path, beam_size: int, n_best: int) -> None:
-    run, exported = both(moderate_run)
+    run, exported = run_and_export(moderate_run)
     expected = run.translate(LINES, beam_size, n_best)
     check_same(exported.translate(LINES, beam_size, n_best), expected)
-    assert len({each.text for each in expected}) > len(LINES) // 3  # they depend on their sources
+    assert (
+        len({translation.text for translation in expected}) > len(LINES) // 3
+    )  # they depend on their sources
 
 
 @pytest.mark.parametrize(
@@ -179,47 +183,59 @@ def test_an_export_translates_like_its_run(moderate_run: Path, beam_size: int, n
     ],
 )
 def test_greedy_search_for_texts_alone_finds_the_same(tiny_run: Path, key: str, int8: bool) -> None:
-    _, exported = both(tiny_run, int8=int8, overrides=[f"decoding.{key}"])
+    _, exported = run_and_export(tiny_run, int8=int8, overrides=[f"decoding.{key}"])
     expected = exported.translate(LINES, 1)
-    found = exported.translate(LINES, 1, text_only=True)
-    assert [each.text for each in found] == [each.text for each in expected]
-    assert [each.tokens for each in found] == [each.tokens for each in expected]
-    alone = [exported.translate(line, 1, text_only=True).text for line in LINES[:20]]
-    assert alone == [each.text for each in expected[:20]]
+    translations = exported.translate(LINES, 1, text_only=True)
+    assert [translation.text for translation in translations] == [
+        translation.text for translation in expected
+    ]
+    assert [translation.tokens for translation in translations] == [
+        translation.tokens for translation in expected
+    ]
+    single_texts = [exported.translate(line, 1, text_only=True).text for line in LINES[:20]]
+    assert single_texts == [translation.text for translation in expected[:20]]
 
 
 @one_quick("beam_size", [1, 3])
 def test_prefixes_and_forbidden_words(moderate_run: Path, beam_size: int) -> None:
-    run, exported = both(moderate_run)
-    words = sorted({word for each in run.translate(LINES[:40]) for word in each.text.split()})
-    settings = SearchSettings(forbidden=tuple(words[:10]))
-    expected, found = (
-        each.translate(LINES, beam_size, prefixes=PREFIXES, settings=settings)
-        for each in (run, exported)
+    run, exported = run_and_export(moderate_run)
+    words = sorted(
+        {word for translation in run.translate(LINES[:40]) for word in translation.text.split()}
     )
-    check_same(found, expected)
-    free = run.translate(LINES, beam_size)
-    assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
+    settings = SearchSettings(forbidden=tuple(words[:10]))
+    expected, by_export = (
+        translator.translate(LINES, beam_size, prefixes=PREFIXES, settings=settings)
+        for translator in (run, exported)
+    )
+    check_same(by_export, expected)
+    unconstrained = run.translate(LINES, beam_size)
+    assert (
+        sum(a.text != b.text for a, b in zip(expected, unconstrained, strict=True))
+        > len(LINES) // 2
+    )
 
 
 @one_quick(("beam_size", "n_best"), [(1, 1), (3, 2)])
 def test_phrases_and_a_glossary(moderate_run: Path, beam_size: int, n_best: int) -> None:
-    run, exported = both(moderate_run)
+    run, exported = run_and_export(moderate_run)
     words = toy_words(len(LINES))
     constraints = [
         [[], [word], [f"{word} {LINES[0].split()[0]}", word, word]][number % 3]
         for number, word in enumerate(words)
     ]
-    settings = SearchSettings(glossary=Glossary([(each, f"{each}zu") for each in words[:9]]))
-    expected, found = (
-        each.translate(
+    settings = SearchSettings(glossary=Glossary([(word, f"{word}zu") for word in words[:9]]))
+    expected, by_export = (
+        translator.translate(
             LINES, beam_size, n_best, prefixes=PREFIXES, constraints=constraints, settings=settings
         )
-        for each in (run, exported)
+        for translator in (run, exported)
     )
-    check_same(found, expected)
-    free = run.translate(LINES, beam_size)
-    assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
+    check_same(by_export, expected)
+    unconstrained = run.translate(LINES, beam_size)
+    assert (
+        sum(a.text != b.text for a, b in zip(expected, unconstrained, strict=True))
+        > len(LINES) // 2
+    )
 
 
 @one_quick("override", OVERRIDES)
@@ -227,7 +243,7 @@ def test_phrases_and_a_glossary(moderate_run: Path, beam_size: int, n_best: int)
 def test_settings_of_the_config(
     moderate_runs: dict[str, Path], override: str, beam_size: int
 ) -> None:
-    run, exported = both(moderate_runs["bahdanau"], overrides=[override])
+    run, exported = run_and_export(moderate_runs["bahdanau"], overrides=[override])
     check_same(exported.translate(LINES, beam_size), run.translate(LINES, beam_size))
 
 
@@ -276,17 +292,21 @@ def test_models_of_every_kind_are_exported(
     kind: str, run_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their translations do not depend on how many rows are encoded at once, either."""
-    run, exported = both(run_of(kind))
+    run, exported = run_and_export(run_of(kind))
     expected = run.translate(LINES)
-    found = exported.translate(LINES)
-    check_same(found, expected)
-    assert len({each.text for each in expected}) > len(LINES) // 3
+    translations = exported.translate(LINES)
+    check_same(translations, expected)
+    assert len({translation.text for translation in expected}) > len(LINES) // 3
     for rows in (1, 5, 1000):
         monkeypatch.setattr("seq2seq.engines.onnx.network.ENCODED_ROWS", rows)
-        for one, other in zip(exported.translate(LINES[::2]), found[::2], strict=True):
-            assert one.text == other.text
-            assert one.log_probs == other.log_probs
-            assert one.attention is None or np.array_equal(one.attention, other.attention)
+        for other_batch, translation_in_batch in zip(
+            exported.translate(LINES[::2]), translations[::2], strict=True
+        ):
+            assert other_batch.text == translation_in_batch.text
+            assert other_batch.log_probs == translation_in_batch.log_probs
+            assert other_batch.attention is None or np.array_equal(
+                other_batch.attention, translation_in_batch.attention
+            )
 
 
 @pytest.mark.thorough
@@ -297,18 +317,18 @@ def test_a_copying_model_requires_the_words_that_it_copies(
     """Words of digits are copied, as the profile of the training text says."""
     source = SourceProfile(translated=["ba"], copied_forms=["0"])
     runs = [
-        make_run(tmp_path / f"run{seed}", tiny_vocabularies, seed, source, model=each)
-        for seed, each in enumerate([model | {"copy": True}, model])
+        make_run(tmp_path / f"run{seed}", tiny_vocabularies, seed, source, model=sections)
+        for seed, sections in enumerate([model | {"copy": True}, model])
     ]
     lines = [f"{line[:-1]} {number * 37}." for number, line in enumerate(LINES[:30])]
     lines += LINES[30:]
     for members in (runs[:1], runs):
-        run, exported = both(*members)
+        run, exported = run_and_export(*members)
         for beam_size in (1, 3):
             expected = run.translate(lines, beam_size)
             check_same(exported.translate(lines, beam_size), expected, 10 * TIE)
-            kept = sum(str(number * 37) in expected[number].text for number in range(30))
-            assert kept == 30
+            kept_words = sum(str(number * 37) in expected[number].text for number in range(30))
+            assert kept_words == 30
 
 
 def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
@@ -317,11 +337,15 @@ def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
     )
     vocabularies = train_vocabularies(config, *toy_pairs(300, seed=1))
     sections = {"vocabulary": {"type": "word", "size": 60}, "decoding": {"replace_unknown": True}}
-    run, exported = both(make_run(tmp_path / "run", vocabularies, **sections))
+    run, exported = run_and_export(make_run(tmp_path / "run", vocabularies, **sections))
     several = [*LINES, *toy_pairs(50, seed=4)[0]]  # some of them have unknown words
     expected = run.translate(several)
     check_same(exported.translate(several), expected)
-    lines = [line for line, each in zip(several, expected, strict=True) if "<unk>" in each.tokens]
+    lines = [
+        line
+        for line, translation in zip(several, expected, strict=True)
+        if "<unk>" in translation.tokens
+    ]
     assert len(lines) > 3
     prefixed = (model.translate(lines, 1, prefixes=lines) for model in (exported, run))
     check_same(*prefixed, 2 * TIE)  # log-probabilities of -20
@@ -332,11 +356,11 @@ def test_symbols_are_kept(tmp_path: Path) -> None:
     symbols = {"symbols": ("<num>", "<2yy>")}
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(update=symbols)
     vocabularies = train_vocabularies(config, *toy_pairs(300, seed=1))
-    run, exported = both(make_run(tmp_path / "run", vocabularies, vocabulary=symbols))
+    run, exported = run_and_export(make_run(tmp_path / "run", vocabularies, vocabulary=symbols))
     lines = [f"<2yy> {line[:-1]} <num>." for line in LINES[:60]]
     expected = run.translate(lines)
     check_same(exported.translate(lines), expected)
-    assert all("\u2581<num>" in each.src_tokens for each in expected)
+    assert all("\u2581<num>" in translation.src_tokens for translation in expected)
 
 
 USERS_SCORE = """
@@ -370,12 +394,12 @@ def test_a_score_of_the_user_is_exported(
     """Even if it derives from a built-in score, whose graph would differ."""
     scores = "-super().forward(query, keys)"
     run = run_with_score(scores, tiny_vocabularies, tmp_path, monkeypatch)
-    loaded, exported = both(run, int8=int8)
+    loaded, exported = run_and_export(run, int8=int8)
     expected = loaded.translate(LINES)
     if not int8:
         check_same(exported.translate(LINES), expected)
-    texts = [each.text for each in expected]
-    scores = [[each.score for each in it.score(LINES, texts)] for it in (loaded, exported)]
+    texts = [scored.text for scored in expected]
+    scores = [[scored.score for scored in it.score(LINES, texts)] for it in (loaded, exported)]
     assert np.median(np.abs(np.subtract(*scores))) < (0.15 if int8 else 1e-4)
 
 
@@ -405,8 +429,8 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     assert f"note: {run}: has no ONNX form (" in caplog.text
     assert capfd.readouterr().out == ""
     assert caplog.text.count("\n") == 1
-    assert [each.text for each in translator.translate(LINES[:9])] == [
-        each.text for each in expected
+    assert [translation.text for translation in translator.translate(LINES[:9])] == [
+        translation.text for translation in expected
     ]
     with pytest.raises(UserError, match="has no ONNX form; use the run folder"):
         export_runs([run], tmp_path / "export")
@@ -420,11 +444,12 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
         update={"size": 310, "names": NamesConfig(kind="placeholders")}
     )
-    src, tgt = [each.src for each in pairs], [each.tgt for each in pairs]
+    src = [pair.src for pair in pairs]
+    tgt = [pair.tgt for pair in pairs]
     vocabularies = train_vocabularies(config, src, tgt)
     assert vocabularies.names is not None
     vocabulary = {"size": 310, "names": "placeholders"}
-    run, exported = both(make_run(tmp_path / "run", vocabularies, vocabulary=vocabulary))
+    run, exported = run_and_export(make_run(tmp_path / "run", vocabularies, vocabulary=vocabulary))
     lines = [*src[:60], *LINES[:40]]
     expected = run.translate(lines, beam_size)
     check_same(exported.translate(lines, beam_size), expected)
@@ -439,57 +464,58 @@ def test_an_ensemble_is_one_folder_or_several(
         make_run(tmp_path / f"run{seed}", tiny_vocabularies, seed, model=model)
         for seed, model in enumerate(models)
     ]
-    run, exported = both(*runs)
-    for each in runs:
-        both(each)
-    folders = [tmp_path / f"{each.name}-export-1False" for each in runs]
+    run, exported = run_and_export(*runs)
+    for member in runs:
+        run_and_export(member)
+    folders = [tmp_path / f"{member.name}-export-1False" for member in runs]
     several = Translator.load(*folders)
     for beam_size in (1, 3):
         expected = run.translate(LINES, beam_size)
-        found = exported.translate(LINES, beam_size)
-        check_same(found, expected)
-        assert [each.text for each in several.translate(LINES, beam_size)] == [
-            each.text for each in found
-        ]
+        translations = exported.translate(LINES, beam_size)
+        check_same(translations, expected)
+        texts = [translation.text for translation in translations]
+        assert [ours.text for ours in several.translate(LINES, beam_size)] == texts
 
 
 @one_quick(("kind", "int8"), [(kind, number % 2 == 1) for number, kind in enumerate(MODELS)])
 def test_translations_do_not_depend_on_the_other_lines(
     kind: str, int8: bool, run_of: Callable[[str], Path]
 ) -> None:
-    _, exported = both(run_of(kind), int8=int8)
+    _, exported = run_and_export(run_of(kind), int8=int8)
     for beam_size in (1, 3):
-        together = exported.translate(LINES, beam_size, beam_size)
+        in_one_batch = exported.translate(LINES, beam_size, beam_size)
         for start in range(0, len(LINES), 17):
-            alone = exported.translate(LINES[start], beam_size, beam_size)
-            for one, other in zip(alone.n_best, together[start].n_best, strict=True):
-                assert one.text == other.text
-                assert one.score == other.score
-                assert one.log_probs == other.log_probs
-                assert np.array_equal(one.attention, other.attention)
+            single = exported.translate(LINES[start], beam_size, beam_size)
+            for entry, entry_in_batch in zip(
+                single.n_best, in_one_batch[start].n_best, strict=True
+            ):
+                assert entry.text == entry_in_batch.text
+                assert entry.score == entry_in_batch.score
+                assert entry.log_probs == entry_in_batch.log_probs
+                assert np.array_equal(entry.attention, entry_in_batch.attention)
 
 
 def test_int8_scores_are_close(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
     """The scores of the same translations hardly change, even with random, large weights."""
     path = make_run(tmp_path / "run", tiny_vocabularies, model={"hidden_size": 64})
-    run, exported = both(path, int8=True)
-    texts = [each.text for each in run.translate(LINES[:40], 1)]
-    scores = [[each.score for each in it.score(LINES[:40], texts)] for it in (run, exported)]
+    run, exported = run_and_export(path, int8=True)
+    texts = [scored.text for scored in run.translate(LINES[:40], 1)]
+    scores = [[scored.score for scored in it.score(LINES[:40], texts)] for it in (run, exported)]
     assert np.median(np.abs(np.subtract(*scores))) < 0.15
     sizes = [(tmp_path / f"run-export-1{int8}" / "decoder.onnx").stat().st_size for int8 in (True,)]
-    both(path)
+    run_and_export(path)
     assert sizes[0] < 0.5 * (tmp_path / "run-export-1False" / "decoder.onnx").stat().st_size
 
 
 @pytest.mark.parametrize("how", ["pickle", "deepcopy", "copy"])
 def test_an_export_is_copied(tiny_runs: dict[str, Path], how: str) -> None:
-    _, exported = both(tiny_runs["luong"])
+    _, exported = run_and_export(tiny_runs["luong"])
     if how == "pickle":
-        other = pickle.loads(pickle.dumps(exported))
+        copy_of_export = pickle.loads(pickle.dumps(exported))
     else:
-        other = getattr(copy, how)(exported)
-    assert [each.text for each in other.translate(LINES[:9])] == [
-        each.text for each in exported.translate(LINES[:9])
+        copy_of_export = getattr(copy, how)(exported)
+    assert [translation.text for translation in copy_of_export.translate(LINES[:9])] == [
+        translation.text for translation in exported.translate(LINES[:9])
     ]
 
 
@@ -497,14 +523,14 @@ def test_a_forked_process_translates(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    _, exported = both(tiny_runs["luong"])
-    expected = [each.text for each in exported.translate(LINES[:9])]
+    _, exported = run_and_export(tiny_runs["luong"])
+    expected = [translation.text for translation in exported.translate(LINES[:9])]
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         signal.alarm(600)  # ends a process that waits for threads of its parent
         try:
-            found = [each.text for each in exported.translate(LINES[:9])]
-            os.write(writing, b"same" if found == expected else b"other")
+            texts = [translation.text for translation in exported.translate(LINES[:9])]
+            os.write(writing, b"same" if texts == expected else b"other")
         finally:
             os._exit(0)
     os.close(writing)
@@ -528,7 +554,7 @@ def test_a_forked_process_translates(
 def test_wrong_overrides_are_refused(
     tiny_runs: dict[str, Path], override: str, message: str
 ) -> None:
-    folder = both(tiny_runs["luong"])[1].name
+    folder = run_and_export(tiny_runs["luong"])[1].name
     with pytest.raises(UserError, match=message):
         Translator.load(folder, overrides=[override])
 
@@ -536,7 +562,7 @@ def test_wrong_overrides_are_refused(
 def test_overrides_are_the_same_as_for_a_run(tiny_runs: dict[str, Path]) -> None:
     """Compare every key of the section."""
     overrides = ["decoding.beam_size=2", "decoding.max_length=null", "decoding.length_penalty=1"]
-    run, exported = both(tiny_runs["luong"], overrides=overrides)
+    run, exported = run_and_export(tiny_runs["luong"], overrides=overrides)
     assert asdict(run.decoding) == asdict(exported.decoding)
     overrides = ["decoding.min_length=9", "decoding.max_length=3"]
     with pytest.raises(UserError, match="min_length is larger than max_length"):
@@ -581,8 +607,8 @@ def test_a_damaged_export_is_reported_in_one_line(
 def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "export"
     export_runs([tiny_runs["luong"]], folder)
-    stored = json.loads((folder / "export.json").read_text(encoding="utf-8"))
-    (folder / "export.json").write_text(json.dumps(stored | {"format": 9}), encoding="utf-8")
+    description = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+    (folder / "export.json").write_text(json.dumps(description | {"format": 9}), encoding="utf-8")
     with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 3"):
         Translator.load(folder)
 
@@ -633,7 +659,7 @@ def no_space(*_: object) -> None:
 def test_invalid_combinations_are_refused(
     tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
-    run, exported = both(tiny_runs["luong"])
+    run, exported = run_and_export(tiny_runs["luong"])
     folder = Path(exported.name)
     with pytest.raises(UserError, match="forms ensembles with other exported models only"):
         Translator.load(folder, tiny_runs["luong"])
@@ -642,7 +668,7 @@ def test_invalid_combinations_are_refused(
     with pytest.raises(UserError, match="exists and is not an empty folder"):
         export_runs([tiny_runs["luong"]], folder)
     other_languages = make_run(tmp_path / "turned", tiny_vocabularies, data={"src_lang": "zz"})
-    both(other_languages)
+    run_and_export(other_languages)
     with pytest.raises(UserError, match="combine runs of one direction"):
         Translator.load(folder, tmp_path / "turned-export-1False")
     with pytest.raises(UserError, match="combine runs of one direction"):
@@ -654,7 +680,7 @@ def test_invalid_combinations_are_refused(
 
 def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", tiny_vocabularies)
-    _, exported = both(path)
+    _, exported = run_and_export(path)
     for beam_size in (1, 3):
         network = exported.engine.networks[0]  # type: ignore[attr-defined]
         step = network.step
@@ -672,7 +698,7 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
 
 def test_a_sentence_that_may_not_end_is_reported(tiny_run: Path) -> None:
     """At its limit a sentence can only end; the log-probability of that is made infinite."""
-    _, exported = both(tiny_run, overrides=["decoding.max_length=3"])
+    _, exported = run_and_export(tiny_run, overrides=["decoding.max_length=3"])
     network = exported.engine.networks[0]  # type: ignore[attr-defined]
     step = network.step
 
@@ -706,9 +732,11 @@ def test_an_overflow_is_reported(
 
     Each weight is the largest or the smallest: their sums are infinite in any order.
     """
-    given = {"decoder": "bahdanau", "hidden_size": 96} | model
-    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: math.inf}, model=given)
-    for translator in both(path, int8=int8):
+    model_keys = {"decoder": "bahdanau", "hidden_size": 96} | model
+    path = make_run(
+        tmp_path / "run", tiny_vocabularies, factors={weight: math.inf}, model=model_keys
+    )
+    for translator in run_and_export(path, int8=int8):
         for beam_size in (1, 3):
             with pytest.raises(RunError, match="log-probability nan, not a finite number"):
                 translator.translate(LINES[:5], beam_size)

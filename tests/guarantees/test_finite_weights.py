@@ -30,7 +30,7 @@ def overwrite_last_weight(path: Path, value: float, prefix: str = "") -> str:
     """Overwrite the last weight of a file with a value and a valid checksum; return its name."""
     header, tensors = read_file(path)
     name = [name for name in tensors if name.startswith(prefix) and tensors[name].dim()][-1]
-    tensors = {key: each.clone() for key, each in tensors.items()}
+    tensors = {key: tensor.clone() for key, tensor in tensors.items()}
     tensors[name].view(-1)[-1] = value
     save_tensors(path, tensors, header)
     return name
@@ -43,9 +43,10 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("value", VALUES)
 def test_every_reader_refuses_non_finite_weights(run: Path, tmp_path: Path, value: float) -> None:
-    other = Path(shutil.copytree(run, tmp_path / "other"))
+    copied_run = Path(shutil.copytree(run, tmp_path / "other"))
     loaded = load_model(run, CPU)
-    vocabularies, config = loaded.vocabularies, loaded.config
+    vocabularies = loaded.vocabularies
+    config = loaded.config
     assert best_is_intact(run, config, vocabularies)
     name = overwrite_last_weight(run / BEST, value)
     assert not best_is_intact(run, config, vocabularies)
@@ -53,7 +54,7 @@ def test_every_reader_refuses_non_finite_weights(run: Path, tmp_path: Path, valu
     with pytest.raises(DamagedFile, match=expected):
         load_model(run, CPU)
     with pytest.raises(DamagedFile, match=expected):
-        load_checkpoints([other / BEST, run / BEST], CPU)
+        load_checkpoints([copied_run / BEST, run / BEST], CPU)
     with pytest.raises(UserError, match=f"init_from=.*{expected}"):
         read_warm_start(run, config)
     shutil.copy(run / BEST, run / "step-3.safetensors")

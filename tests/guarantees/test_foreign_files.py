@@ -60,10 +60,10 @@ def resume(corpus: Path, run: Path, *options: str) -> int:
 def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *options: str) -> str:
     """Check for exit code 2, one line, and an unchanged run folder."""
     files = (path for path in run.rglob("*") if path.is_file() and path.name != LOCK)
-    before = {path: path.lstat().st_mtime_ns for path in files}
+    times_before = {path: path.lstat().st_mtime_ns for path in files}
     capsys.readouterr()
     assert resume(corpus, run, *options) == 2
-    assert {path: path.lstat().st_mtime_ns for path in before} == before
+    assert {path: path.lstat().st_mtime_ns for path in times_before} == times_before
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
     return error
@@ -74,16 +74,16 @@ def test_resuming_refuses_a_vocabulary_that_is_a_link(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damaged: bool
 ) -> None:
     """The link is found before any work, even if the vocabulary would not be written."""
-    outside = tmp_path / "outside"
-    (run / VOCABULARY).rename(outside)
-    (run / VOCABULARY).symlink_to(outside)
+    moved_vocabulary = tmp_path / "outside"
+    (run / VOCABULARY).rename(moved_vocabulary)
+    (run / VOCABULARY).symlink_to(moved_vocabulary)
     if damaged:
-        (outside / "joint.model").write_bytes(b"precious")
-    content = (outside / "joint.model").read_bytes()
+        (moved_vocabulary / "joint.model").write_bytes(b"precious")
+    content = (moved_vocabulary / "joint.model").read_bytes()
     error = refused(capsys, corpus, run)
     assert f"{run / VOCABULARY}: is a symbolic link; refusing to write through it" in error
-    assert (outside / "joint.model").read_bytes() == content
-    assert [path.name for path in outside.iterdir()] == ["joint.model"]
+    assert (moved_vocabulary / "joint.model").read_bytes() == content
+    assert [path.name for path in moved_vocabulary.iterdir()] == ["joint.model"]
 
 
 def test_a_link_planted_after_the_check_is_not_followed(

@@ -64,7 +64,8 @@ def strangers_run(config: Config, vocabularies: Vocabularies) -> Path:
 @pytest.fixture
 def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a module on the path and into the current folder; return the file that it writes."""
-    folder, trace = tmp_path / "modules", tmp_path / "evil ran"
+    folder = tmp_path / "modules"
+    trace = tmp_path / "evil ran"
     folder.mkdir()
     code = f"open({str(trace)!r}, 'w').close()\nclass X: pass\n"
     (folder / "evil.py").write_text(code, encoding="utf-8")
@@ -120,9 +121,9 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    made = Recorder()
-    monkeypatch.setitem(sys.modules, "recorder", made.module)
-    return made
+    watched = Recorder()
+    monkeypatch.setitem(sys.modules, "recorder", watched.module)
+    return watched
 
 
 NAMES = ("proxy", "Plain", "Layer", "Projecting", "function", "number", "nothing", "absent")
@@ -148,10 +149,10 @@ HOSTILE = (
 def test_what_a_stranger_names_is_neither_imported_nor_called(
     name: str, evil: Path, recorder: Recorder
 ) -> None:
-    before = set(sys.modules)
+    modules_before = set(sys.modules)
     with pytest.raises(UntrustedScore, match=f"^{name} is code outside of seq2seq, which a "):
         external_score(name, 6, 8, 4)
-    assert set(sys.modules) == before
+    assert set(sys.modules) == modules_before
     assert recorder.calls == []
     assert not evil.exists()
 
@@ -173,7 +174,7 @@ def test_a_lazy_module_is_not_loaded(evil: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_no_class_of_torch_is_taken_for_a_score() -> None:
     """Every class that a stranger can call is one of the scores of the package."""
-    taken = set()
+    accepted_kinds = set()
     for module, loaded in list(sys.modules.items()):
         if not module.startswith(("torch", "seq2seq")) or type(loaded) is not ModuleType:
             continue
@@ -185,9 +186,9 @@ def test_no_class_of_torch_is_taken_for_a_score() -> None:
                     continue
                 except ValueError:
                     pass
-                taken.add(kind)
-    assert len(taken) > 5
-    assert {kind.__module__ for kind in taken} == {"seq2seq.model.attention"}
+                accepted_kinds.add(kind)
+    assert len(accepted_kinds) > 5
+    assert {kind.__module__ for kind in accepted_kinds} == {"seq2seq.model.attention"}
 
 
 COMMAND_LINES = {
@@ -234,10 +235,10 @@ def test_every_command_refuses_a_score_that_only_a_file_names(
         pytest.importorskip("fastapi")
     text = small_corpus.read_text(encoding="utf-8")
     for name in ("evil:X", "recorder:function"):
-        given = text.replace("decoder: bahdanau", f"decoder: bahdanau, score: '{name}'")
-        small_corpus.write_text(given, encoding="utf-8")
-        placed = [f"run_dir={tmp_path / name.partition(':')[0]}"]
-        run = strangers_run(load_config(small_corpus, placed), tiny_vocabularies)
+        config_text = text.replace("decoder: bahdanau", f"decoder: bahdanau, score: '{name}'")
+        small_corpus.write_text(config_text, encoding="utf-8")
+        overrides = [f"run_dir={tmp_path / name.partition(':')[0]}"]
+        run = strangers_run(load_config(small_corpus, overrides), tiny_vocabularies)
         capsys.readouterr()
         words = words_of(COMMAND_LINES[command], small_corpus, run, tmp_path / "new")
         assert main(words) == 2
@@ -403,7 +404,7 @@ def test_code_that_lies_in_the_folder_does_not_run(start: str, folder: Path, evi
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def import_own_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Install the module of the page; return a function that forgets that it was imported."""
     folder = tmp_path / "own"
     folder.mkdir()
@@ -425,35 +426,36 @@ def called(*words: str | Path) -> int:
 
 @pytest.mark.usefixtures("few_steps")
 def test_ones_own_score_is_trained_in_one_line_and_translates_by_the_printed_one(
-    own: Callable[[], None], small_corpus: Path, capsys: pytest.CaptureFixture[str]
+    import_own_score: Callable[[], None], small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = small_corpus.parent / "run"
     override = "model.score=my_scores:Cosine"
     assert called("train", small_corpus, override, "training.max_steps=2") == 0
     printed = re.search(r"Translate:  seq2seq (translate .*) -i FILE( .*)", capsys.readouterr().err)
     assert printed is not None
-    own()
+    import_own_score()
     shutil.rmtree(run / ENGINE)
     assert called(*printed[1].split(), "ba") == 2
     assert f"if you trust it, add{printed[2]}" in capsys.readouterr().err.replace("\n", "")
     assert called(*printed[1].split(), "ba", *printed[2].split()) == 0
-    own()
+    import_own_score()
     assert called(*printed[1].split(), "ba") == 0  # by the graphs, which the last call made
 
 
 def file_with_the_score(config: Path) -> None:
     text = config.read_text(encoding="utf-8")
-    given = text.replace("decoder: bahdanau", "decoder: bahdanau, score: 'my_scores:Cosine'")
-    config.write_text(given, encoding="utf-8")
+    config_text = text.replace("decoder: bahdanau", "decoder: bahdanau, score: 'my_scores:Cosine'")
+    config.write_text(config_text, encoding="utf-8")
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("few_steps")
 def test_all_commands_work_with_a_score_that_the_user_names(
-    own: Callable[[], None], small_corpus: Path
+    import_own_score: Callable[[], None], small_corpus: Path
 ) -> None:
     file_with_the_score(small_corpus)
-    here, run = small_corpus.parent, small_corpus.parent / "run"
+    here = small_corpus.parent
+    run = small_corpus.parent / "run"
     keys = ["training.keep=2", "training.save_every=1"]
     for words in (
         ["check", small_corpus, *keys],
@@ -473,7 +475,7 @@ def test_all_commands_work_with_a_score_that_the_user_names(
         ["train", small_corpus, "run_dir=" + str(here / "warm"), "--init-from", run],
         ["compare", small_corpus, "--seeds", "1", "-o", here / "compared"],
     ):
-        own()
+        import_own_score()
         for folder in (run, here / "averaged"):
             shutil.rmtree(folder / ENGINE, ignore_errors=True)
         assert called(*words, "--score", "my_scores:Cosine") == 0, words
@@ -482,32 +484,34 @@ def test_all_commands_work_with_a_score_that_the_user_names(
 @pytest.mark.thorough
 @pytest.mark.usefixtures("few_steps")
 def test_python_trains_and_loads_a_score_by_name_or_class(
-    own: Callable[[], None], small_corpus: Path
+    import_own_score: Callable[[], None], small_corpus: Path
 ) -> None:
     file_with_the_score(small_corpus)
-    found = train(load_config(small_corpus), "cpu", quiet=True, scores=["my_scores:Cosine"])
+    trained_run = train(load_config(small_corpus), "cpu", quiet=True, scores=["my_scores:Cosine"])
     assert "my_scores" in sys.modules
-    own()
-    shutil.rmtree(Path(found) / ENGINE)
-    assert found.translator.translate("ba").tokens  # trusts what `train` did
-    own()
-    shutil.rmtree(Path(found) / ENGINE)
+    import_own_score()
+    shutil.rmtree(Path(trained_run) / ENGINE)
+    assert trained_run.translator.translate("ba").tokens  # trusts what `train` did
+    import_own_score()
+    shutil.rmtree(Path(trained_run) / ENGINE)
     with pytest.raises(UserError, match=r"add scores=\['my_scores:Cosine'\]$"):
-        Translator.load(found, device="cpu")
+        Translator.load(trained_run, device="cpu")
     import my_scores
 
-    own()
-    assert Translator.load(found, device="cpu", scores=[my_scores.Cosine]).translate("ba").tokens
+    import_own_score()
+    assert (
+        Translator.load(trained_run, device="cpu", scores=[my_scores.Cosine]).translate("ba").tokens
+    )
     assert "my_scores" not in sys.modules  # the class itself was given
 
 
-def test_an_imported_score_needs_no_name(own: Callable[[], None]) -> None:
+def test_an_imported_score_needs_no_name(import_own_score: Callable[[], None]) -> None:
     with pytest.raises(UntrustedScore):
         external_score("my_scores:Cosine", 6, 8, 4)
     import my_scores
 
     assert isinstance(external_score("my_scores:Cosine", 6, 8, 4), my_scores.Cosine)
-    own()
+    import_own_score()
 
 
 def test_a_class_of_the_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,7 +527,7 @@ def test_a_class_of_the_program_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_server_reads_the_variable(
-    own: Callable[[], None],
+    import_own_score: Callable[[], None],
     small_corpus: Path,
     tiny_vocabularies: Vocabularies,
     monkeypatch: pytest.MonkeyPatch,
@@ -535,7 +539,7 @@ def test_the_server_reads_the_variable(
     with trusted_scores(["my_scores:Cosine"]):
         run = create_tiny_run(load_config(small_corpus), tiny_vocabularies, seed=1)
     shutil.rmtree(run / ENGINE)
-    own()
+    import_own_score()
     with pytest.raises(UserError, match=r"if you trust it, add "):
         load_pairs([str(run)])
     monkeypatch.setenv(VARIABLE, "my_scores:Cosine")

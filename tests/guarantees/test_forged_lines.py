@@ -20,7 +20,10 @@ NAME = f"x\n{FORGED}\r\x1b[2K\u2028{FORGED}"
 
 def yaml_key(text: str) -> str:
     """Return the text as a quoted YAML key."""
-    escaped = (f"\\u{ord(each):04x}" if not each.isprintable() else each for each in text)
+    escaped = (
+        f"\\u{ord(character):04x}" if not character.isprintable() else character
+        for character in text
+    )
     return f'"{"".join(escaped)}"'
 
 
@@ -84,12 +87,12 @@ def test_a_message_has_no_forged_lines(
     assert main(call) == 2
     printed = capsys.readouterr()
     assert FORGED in printed.err
-    found = printed.err.split("\n")
-    assert found.pop() == ""
-    assert len(found) == lines
-    assert found[0].startswith("seq2seq: error: ")
-    assert not any(line.startswith(FORGED) for line in found)
-    assert not any(each in printed.err for each in "\r\x1b\u2028")
+    message_lines = printed.err.split("\n")
+    assert message_lines.pop() == ""
+    assert len(message_lines) == lines
+    assert message_lines[0].startswith("seq2seq: error: ")
+    assert not any(line.startswith(FORGED) for line in message_lines)
+    assert not any(control in printed.err for control in "\r\x1b\u2028")
     assert printed.out == ""
 
 
@@ -142,5 +145,7 @@ def test_from_python_messages_name_the_override_and_not_the_command_line(here: P
         load_config(here / CONFIG, ["model.dropout=x", "nothing", "model.dropuot=1", "decoding=1"])
     lines = sorted(str(refused.value).splitlines())
     starts = ("decoding", "model.dropout", "model.dropuot", "nothing")
-    assert [line.partition(": ")[0] for line in lines] == [f"{each} (override)" for each in starts]
+    assert [line.partition(": ")[0] for line in lines] == [
+        f"{start} (override)" for start in starts
+    ]
     assert lines[1].endswith(": must be a number; got x")

@@ -103,9 +103,9 @@ class Call:
         ]
         self.phrases = [draw.sample(NOT_FORBIDDEN, draw.randint(0, 2)) for _ in lines]
 
-    def translate(self, rows: Sequence[int], **more: Any) -> list[Translation]:
+    def translate(self, rows: Sequence[int], **overrides: Any) -> list[Translation]:
         setting = self.setting
-        arguments = {"beam_size": setting.beam_size, "n_best": setting.n_best, **more}
+        arguments = {"beam_size": setting.beam_size, "n_best": setting.n_best, **overrides}
         return self.translator.translate(
             [self.lines[row] for row in rows],
             prefixes=[self.prefixes[row] for row in rows] if setting.has_prefixes else None,
@@ -129,15 +129,16 @@ def gave_way(translation: Translation, name: str) -> bool:
 
 
 def check_rules(call: Call, row: int, translation: Translation) -> None:
-    text, setting = translation.text, call.setting
+    text = translation.text
+    setting = call.setting
     if is_blank(call.lines[row]):
         return
     prefix = " ".join(call.prefixes[row].split()) if setting.has_prefixes else ""
     assert text.startswith(prefix)
     if setting.has_phrases and not gave_way(translation, "required phrases"):
         assert all(has_words(text, phrase) for phrase in call.phrases[row])
-    rest = text[len(prefix) :]
-    assert not any(has_words(rest, word) for word in setting.settings.forbidden)
+    text_after_prefix = text[len(prefix) :]
+    assert not any(has_words(text_after_prefix, word) for word in setting.settings.forbidden)
     scores = [entry.score for entry in translation.n_best]
     if setting.settings.sampling is None:
         assert scores == sorted(scores, reverse=True)
@@ -161,16 +162,16 @@ def test_a_translation_depends_on_its_line_and_obeys_its_rules(
     translator = Translator(replace(loaded, source=PROFILE))
     call = Call(translator, setting, list(generated_lines(count)))
     rows = list(range(count))
-    together = call.translate(rows)
-    for row, translation in enumerate(together):
+    in_one_batch = call.translate(rows)
+    for row, translation in enumerate(in_one_batch):
         check_rules(call, row, translation)
     for row in rows[:: max(1, count // 100)]:
-        assert list(map(compared, call.translate([row]))) == [compared(together[row])]
+        assert list(map(compared, call.translate([row]))) == [compared(in_one_batch[row])]
     order = random.Random(1).sample(rows, count)
     shuffled = call.translate(order)
-    assert list(map(compared, shuffled)) == [compared(together[row]) for row in order]
+    assert list(map(compared, shuffled)) == [compared(in_one_batch[row]) for row in order]
     text_only = call.translate(rows, text_only=True)
-    assert [entry.text for entry in text_only] == [entry.text for entry in together]
+    assert [entry.text for entry in text_only] == [entry.text for entry in in_one_batch]
     if setting.settings.sampling is None and setting.beam_size != 1:
-        other = call.translate(rows, n_best=1 if setting.n_best > 1 else 2)
-        assert [entry.text for entry in other] == [entry.text for entry in together]
+        by_other_n_best = call.translate(rows, n_best=1 if setting.n_best > 1 else 2)
+        assert [entry.text for entry in by_other_n_best] == [entry.text for entry in in_one_batch]

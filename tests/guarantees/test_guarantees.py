@@ -335,13 +335,13 @@ def test_guarantees_have_their_tests() -> None:
 
 
 def test_every_promise_names_its_tests() -> None:
-    known = {proof.partition("::")[0] for proofs in PROOFS.values() for proof in proofs}
+    files_of_proofs = {proof.partition("::")[0] for proofs in PROOFS.values() for proof in proofs}
     assert len(promises()) > 10
-    named = set()
+    files_on_page = set()
     for promise in promises():
         files = re.findall(r"`tests/([\w/]+\.py)`", promise)
         assert files, promise
         marks = [mark for file in files for mark in marks_of(file).values()]
         assert any(map(is_quick, marks)), f"all tests are thorough: {promise}"
-        named |= set(files)
-    assert named == known
+        files_on_page |= set(files)
+    assert files_on_page == files_of_proofs

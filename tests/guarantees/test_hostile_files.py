@@ -55,12 +55,14 @@ def limited_memory() -> Iterator[None]:
         yield
         return
     pages = int(statm.read_text().split()[0])
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    limits_before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, limits_before[1])
+    )
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits_before)
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +430,9 @@ def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
 
 
 def test_training_with_overwrite_does_not_write_through_links(corpus: Path, tmp_path: Path) -> None:
-    mine, folder, run = tmp_path / "mine", tmp_path / "folder", tmp_path / "run"
+    mine = tmp_path / "mine"
+    folder = tmp_path / "folder"
+    run = tmp_path / "run"
     mine.write_text("precious")
     folder.mkdir()
     (folder / "joint.model").write_text("precious")
@@ -472,13 +476,13 @@ def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) 
     for name in (LAST, BEST):  # the link targets are read
         (run / name).rename(tmp_path / name)
         (run / name).symlink_to(tmp_path / name)
-    before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
+    contents_before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
     mine = tmp_path / "mine"
     mine.write_text("precious")
     plant_links(run, PARTS, mine)
     assert trained(corpus, run, "training.max_steps=2", "--resume") == 0
     assert mine.read_text() == "precious"
-    assert {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)} == before
+    assert {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)} == contents_before
     assert read_header(run / LAST)[0]["progress"]["step"] == 2
 
 
@@ -513,7 +517,7 @@ LOADERS = {"yaml.BaseLoader", "yaml.SafeLoader"}
 
 def unsafe_calls(source: str) -> list[str]:
     """Return the calls in a module that could execute text that it reads."""
-    found = []
+    calls = []
     nodes = list(ast.walk(ast.parse(source)))
     without_pickles = [
         node.func
@@ -526,24 +530,24 @@ def unsafe_calls(source: str) -> list[str]:
         if node in without_pickles:
             continue
         if isinstance(node, ast.Import):
-            found += [each.name for each in node.names if each.name.split(".")[0] in MODULES]
+            calls += [alias.name for alias in node.names if alias.name.split(".")[0] in MODULES]
         if isinstance(node, ast.ImportFrom):
             root = (node.module or "").split(".")[0]
-            found += [root] if root in MODULES else []
-            found += [f"{root}.{n.name}" for n in node.names if (root, n.name) in CALLS]
+            calls += [root] if root in MODULES else []
+            calls += [f"{root}.{n.name}" for n in node.names if (root, n.name) in CALLS]
         if isinstance(node, ast.Name) and node.id in BUILTINS:
-            found.append(node.id)
+            calls.append(node.id)
         if isinstance(node, ast.Attribute):
-            before = node.value.attr if isinstance(node.value, ast.Attribute) else ""
-            before = node.value.id if isinstance(node.value, ast.Name) else before
-            found += [f"{before}.{node.attr}"] if (before, node.attr) in CALLS else []
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else ""
+            owner = node.value.id if isinstance(node.value, ast.Name) else owner
+            calls += [f"{owner}.{node.attr}"] if (owner, node.attr) in CALLS else []
         if isinstance(node, ast.keyword):
             value = ast.unparse(node.value)
             if node.arg == "Loader" and value not in LOADERS:
-                found.append(f"Loader={value}")
+                calls.append(f"Loader={value}")
             if node.arg in ("shell", "allow_pickle") and value != "False":
-                found.append(f"{node.arg}={value}")
-    return found
+                calls.append(f"{node.arg}={value}")
+    return calls
 
 
 SOURCES = sorted(

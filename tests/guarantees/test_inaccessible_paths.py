@@ -123,10 +123,10 @@ CALLS = (  # each names one path
 def test_a_name_that_is_too_long_is_refused_before_any_work(
     here: Path, capsys: pytest.CaptureFixture[str], call: str
 ) -> None:
-    before = names_of(here)
+    names_before = names_of(here)
     error = refused(capsys, *call.replace("PATH", LONG).split())
     assert "File name too long" in error
-    assert names_of(here) == before
+    assert names_of(here) == names_before
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -135,12 +135,12 @@ def test_a_path_below_a_folder_without_search_permission_is_refused(
 ) -> None:
     (unprivileged / "closed").mkdir()
     (unprivileged / "closed").chmod(0o600)
-    before = names_of(unprivileged)
+    names_before = names_of(unprivileged)
     words = call.replace("a/b/PATH", "PATH").replace("a/PATH", "PATH")
     error = refused(capsys, *words.replace("PATH", "closed/file").split())
     assert "closed/" in error
     assert "Permission denied; a folder of the path may not be searched" in error
-    assert names_of(unprivileged) == before
+    assert names_of(unprivileged) == names_before
 
 
 def test_an_output_whose_temporary_name_is_too_long_is_refused(
@@ -223,9 +223,9 @@ def change_mode(path: Path, mode: int) -> None:
 @pytest.mark.parametrize("left", range(4))
 def test_too_few_file_handles_are_not_reported_as_damage(here: Path, left: int) -> None:
     load_model(here / "run", torch_cpu())  # trigger late imports
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits_before = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = [os.dup(0) for _ in range(4)]  # there may be gaps between them
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(opened) + 1, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(opened) + 1, limits_before[1]))
     try:
         while True:
             try:
@@ -246,7 +246,7 @@ def test_too_few_file_handles_are_not_reported_as_damage(here: Path, left: int) 
     finally:
         for descriptor in opened:
             os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits_before)
 
 
 def torch_cpu() -> "object":
@@ -286,10 +286,10 @@ def test_training_refuses_other_kinds_of_file_before_removing_any(
         path.write_bytes(b"")
     else:
         path.mkdir() if kind == "folder" else os.mkfifo(path)
-    before = names_of(here)
+    names_before = names_of(here)
     error = refused(capsys, "train", "config.yaml", option, *SETTINGS)
     assert f"run/{name}: is not a " in error
-    assert names_of(here) == before
+    assert names_of(here) == names_before
 
 
 @pytest.mark.parametrize(
@@ -315,8 +315,8 @@ def test_a_malformed_environment_of_torchrun_is_refused(
     command: str,
 ) -> None:
     valid = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29517"}
-    for each in {**valid, name: value}.items():
-        monkeypatch.setenv(*each)
+    for variable in {**valid, name: value}.items():
+        monkeypatch.setenv(*variable)
     if command == "train":
         error = refused(capsys, "train", "config.yaml", "run_dir=new", *SETTINGS)
         assert "in the environment" in error

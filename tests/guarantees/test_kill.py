@@ -142,7 +142,8 @@ def kill_by_clock(trainings: Trainings, run: Path, generator: random.Random, len
 def kill_in_a_write(trainings: Trainings, run: Path, generator: random.Random) -> int:
     """Kill while a file is being written, or just after."""
     path = run / f"{generator.choice(WRITTEN)}{PART_SUFFIX}"
-    skipped, delay = generator.randrange(3), generator.choice([0, generator.uniform(0, 0.02)])
+    skipped = generator.randrange(3)
+    delay = generator.choice([0, generator.uniform(0, 0.02)])
     pid = trainings.start(run)
     existed = False
     until = time.monotonic() + 90
@@ -180,20 +181,21 @@ def assert_same_run(run: Path, expected: Path) -> None:
     assert (run / METRICS).read_text() == (expected / METRICS).read_text(), log
     for path in (expected / BEST, *snapshots(expected)):
         assert (run / path.name).read_bytes() == path.read_bytes(), log
-    states = [read_tensors(each / LAST) for each in (run, expected)]
+    states = [read_tensors(folder / LAST) for folder in (run, expected)]
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0]), log
-    headers = [read_header(each / LAST)[0] for each in (run, expected)]
+    headers = [read_header(folder / LAST)[0] for folder in (run, expected)]
     for header in headers:
         del header["seconds"]
     assert headers[0] == headers[1]
-    names = [{path.relative_to(each) for path in each.rglob("*")} for each in (run, expected)]
+    names = [{path.relative_to(folder) for path in folder.rglob("*")} for folder in (run, expected)]
     assert names[0] == names[1]
 
 
 def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
     trainings = Trainings(write_small_corpus(tmp_path, short=True))
-    complete, generator = tmp_path / "complete", random.Random(SEED)
+    complete = tmp_path / "complete"
+    generator = random.Random(SEED)
     start = time.monotonic()
     trainings.start(complete)
     assert trainings.wait() == 0, log_of(complete).read_text()

@@ -39,8 +39,8 @@ def test_each_gap_is_followed_by_checks(path: Path) -> None:
     cells = [cell.source for cell in nbformat.read(LABS / path.name, as_version=4).cells]
     gaps = [number for number, source in enumerate(cells) if "raise NotImplementedError" in source]
     for number in gaps:
-        below = "\n".join(cells[number + 1 : number + 3])
+        checks = "\n".join(cells[number + 1 : number + 3])
         functions = re.findall(r"^def (\w+)\(", cells[number], re.MULTILINE)
-        filled = [name for name in functions if f"{name}(" in below]
-        assert "assert" in below, cells[number]
-        assert filled or not functions, cells[number]
+        checked_functions = [name for name in functions if f"{name}(" in checks]
+        assert "assert" in checks, cells[number]
+        assert checked_functions or not functions, cells[number]

@@ -14,15 +14,17 @@ from seq2seq.tools.averaging import check_destination
 from seq2seq.tools.commands.serve import _clients
 
 
-@pytest.mark.parametrize("kept", [("topk.onnx.part",), ("topk.onnx", "encoder.onnx", "vocabulary")])
+@pytest.mark.parametrize(
+    "kept_names", [("topk.onnx.part",), ("topk.onnx", "encoder.onnx", "vocabulary")]
+)
 def test_a_killed_export_is_replaced(
-    kept: tuple[str, ...], tiny_runs: dict[str, Path], tmp_path: Path
+    kept_names: tuple[str, ...], tiny_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "export"
     export_runs([tiny_runs["luong"]], folder)
     expected = {path.name for path in folder.iterdir()}
     for path in folder.iterdir():
-        if path.name not in kept and path.is_file():
+        if path.name not in kept_names and path.is_file():
             path.unlink()
     (folder / "topk.onnx.part").touch()
     export_runs([tiny_runs["luong"]], folder)

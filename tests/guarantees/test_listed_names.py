@@ -9,7 +9,8 @@ from seq2seq.__main__ import main
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
 
-NAMES, UNKNOWN = some_names(60, seed=1), "Pikurona"
+NAMES = some_names(60, seed=1)
+UNKNOWN = "Pikurona"
 LISTED = "पीकुरोना"  # which is not how its letters are usually spelled
 STORED = Path("vocabulary/names.json")
 
@@ -90,19 +91,19 @@ def test_a_bad_list_is_one_line_before_training(
 @pytest.mark.thorough
 @pytest.mark.usefixtures("no_engine")
 def test_a_resumed_run_needs_neither_the_list_nor_an_equal_one(listed: Path) -> None:
-    other = listed.with_name("other.txt")
-    other.write_text("कमल\n", encoding="utf-8")
+    other_list = listed.with_name("other.txt")
+    other_list.write_text("कमल\n", encoding="utf-8")
     uninterrupted = trained("a", 16, listed)
     run = trained("b", 4, listed)
-    stored = (run / STORED).read_bytes()
+    stored_list = (run / STORED).read_bytes()
     listed.unlink()
     trained("b", 8, listed, "--resume")
     listed.write_text("कमल\n", encoding="utf-8")
     trained("b", 12, listed, "--resume")
-    trained("b", 16, other, "--resume")
+    trained("b", 16, other_list, "--resume")
     for name in (METRICS, BEST):
         assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
-    assert (run / STORED).read_bytes() == stored
+    assert (run / STORED).read_bytes() == stored_list
 
 
 @pytest.mark.thorough
@@ -111,12 +112,12 @@ def test_a_run_that_starts_from_another_has_its_list(
     listed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = trained("a", 4, listed)
-    other = listed.with_name("other.txt")
-    other.write_text("कमल\n", encoding="utf-8")
+    other_list = listed.with_name("other.txt")
+    other_list.write_text("कमल\n", encoding="utf-8")
     listed.unlink()
     second = trained("b", 4, listed, "--init-from", str(first))
     assert (second / STORED).read_bytes() == (first / STORED).read_bytes()
-    config = configured("c", 4, other)
+    config = configured("c", 4, other_list)
     capsys.readouterr()
     assert main(["train", config, "--init-from", str(first)]) != 0
     assert "vocabulary.names: the run has its own names" in capsys.readouterr().err
@@ -130,5 +131,5 @@ def test_an_exported_run_spells_names_by_its_list(listed: Path) -> None:
     assert main(["export", "-m", str(run), "-o", str(exported)]) == 0
     run.rename(run.with_name("moved"))
     for folder in (run.with_name("moved"), exported):
-        (found,) = Translator.load(folder).translate([f"The house of {UNKNOWN} sleeps."])
-        assert LISTED in found.text
+        (translation,) = Translator.load(folder).translate([f"The house of {UNKNOWN} sleeps."])
+        assert LISTED in translation.text

@@ -20,7 +20,8 @@ from seq2seq.text.glossary import Glossary
 from seq2seq.training.loop import train
 
 NAMES = some_names(150, seed=1)
-KNOWN, UNKNOWN = NAMES[:120], NAMES[120:]
+KNOWN = NAMES[:120]
+UNKNOWN = NAMES[120:]
 LINES = [
     *(f"{name} walks today." for name in UNKNOWN[:6]),
     *(f"The house of {name} sleeps" for name in UNKNOWN[6:12]),
@@ -29,8 +30,8 @@ LINES = [
     "See " + ", ".join(UNKNOWN[16:29]) + ".",
     f"{KNOWN[0]} and {UNKNOWN[29]} see the water.",
     *(
-        f"{name} and {other} see the water."
-        for name, other in zip(KNOWN, KNOWN[9:20], strict=False)
+        f"{name} and {companion} see the water."
+        for name, companion in zip(KNOWN, KNOWN[9:20], strict=False)
     ),
     " ".join(f"The house of {name} sleeps today and the water walks" for name in UNKNOWN[:9]),
 ]
@@ -78,7 +79,7 @@ def names_of(line: str) -> list[str]:
     return [name for name in NAMES if name in line.replace(".", " ").replace(",", " ").split()]
 
 
-def kept(line: str, text: str) -> list[bool]:
+def names_kept(line: str, text: str) -> list[bool]:
     words = [word.rstrip(",.").removesuffix("'s") for word in line.split()]
     return [spelled(name) in text or name in text for name in NAMES if name in words]
 
@@ -86,9 +87,9 @@ def kept(line: str, text: str) -> list[bool]:
 @one_quick("beam_size", [1, 3])
 @one_quick("text_only", [False, True])
 def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool) -> None:
-    found = translator.translate(LINES, beam_size, text_only=text_only)
-    for line, translation in zip(LINES, found, strict=True):
-        words = kept(line, translation.text)
+    translations = translator.translate(LINES, beam_size, text_only=text_only)
+    for line, translation in zip(LINES, translations, strict=True):
+        words = names_kept(line, translation.text)
         assert words
         assert all(words), (line, translation.text)
         assert not any("\ufdd0" <= character <= "\ufdd7" for character in translation.text)
@@ -96,34 +97,38 @@ def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool
 
 @pytest.mark.thorough
 def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
-    together = [each.text for each in translator.translate(LINES)]
-    assert [translator.translate([line])[0].text for line in LINES] == together
-    assert [each.text for each in translator.translate(LINES[::-1])][::-1] == together
+    in_one_batch = [translation.text for translation in translator.translate(LINES)]
+    assert [translator.translate([line])[0].text for line in LINES] == in_one_batch
+    assert [translation.text for translation in translator.translate(LINES[::-1])][
+        ::-1
+    ] == in_one_batch
 
 
 def test_tokens_show_names(translator: Translator) -> None:
     name = UNKNOWN[7]
-    (found,) = translator.translate([f"The house of {name} sleeps"], n_best=3)
-    assert name in found.src_tokens
+    (translation,) = translator.translate([f"The house of {name} sleeps"], n_best=3)
+    assert name in translation.src_tokens
     spelling = translator.vocabularies.names.spelling(name)  # type: ignore[union-attr]
-    assert spelling in found.tokens
-    for entry in found.n_best:
+    assert spelling in translation.tokens
+    for entry in translation.n_best:
         assert spelling in entry.text
         assert spelling in entry.tokens
-    assert found.attention is not None
-    assert len(found.attention) == len(found.tokens)
-    assert len(found.attention[0]) == len(found.src_tokens)
+    assert translation.attention is not None
+    assert len(translation.attention) == len(translation.tokens)
+    assert len(translation.attention[0]) == len(translation.src_tokens)
 
 
 def test_scores_of_translations_equal_those_of_search(translator: Translator) -> None:
     lines = [line for line in LINES[:14] if translator.translate([line])[0].parts == 1]
-    found = translator.translate(lines, beam_size=1)
-    scored = score_lines(translator.loaded, lines, [each.text for each in found])
+    translations = translator.translate(lines, beam_size=1)
+    scored = score_lines(
+        translator.loaded, lines, [translation.text for translation in translations]
+    )
     equal = 0
-    for one, other in zip(found, scored, strict=True):
-        if other.tokens == one.tokens:  # segmented as search did
+    for translated, scored_line in zip(translations, scored, strict=True):
+        if scored_line.tokens == translated.tokens:  # segmented as search did
             equal += 1
-            assert other.score == one.score
+            assert scored_line.score == translated.score
     assert equal >= len(lines) // 2
 
 
@@ -132,23 +137,23 @@ def test_prefixes_with_names_are_kept(translator: Translator) -> None:
     names = translator.vocabularies.names
     assert names is not None
     for prefix in (f"{names.spelling(name)}ला ", "ठथ ", f"{names.spelling(name)}"):
-        (found,) = translator.translate([f"{name} walks today."], prefixes=[prefix])
-        assert found.text.startswith(prefix.rstrip())
-        assert found.text.count(names.spelling(name)) == 1
+        (translation,) = translator.translate([f"{name} walks today."], prefixes=[prefix])
+        assert translation.text.startswith(prefix.rstrip())
+        assert translation.text.count(names.spelling(name)) == 1
 
 
 def test_a_glossary_spells_names(translator: Translator) -> None:
     """A name is spelled as given; a phrase that contains a name is required as it is."""
     name = UNKNOWN[5]
-    for terms, line, wanted in (
+    for terms, line, expected in (
         ([(name, "ऋऋ")], f"The house of {name} sleeps", "ऋऋ"),
         ([(f"house of {name}", "ऋऋ ऌ")], f"The house of {name} sleeps", "ऋऋ ऌ"),
     ):
         settings = SearchSettings(glossary=Glossary(terms))
-        (found,) = translator.translate([line], settings=settings)
-        assert found.text.count(wanted) == 1
-        assert name not in found.text
-        assert spelled(name) not in found.text
+        (translation,) = translator.translate([line], settings=settings)
+        assert translation.text.count(expected) == 1
+        assert name not in translation.text
+        assert spelled(name) not in translation.text
 
 
 def test_constraints_and_names_are_both_kept(translator: Translator) -> None:
@@ -156,15 +161,18 @@ def test_constraints_and_names_are_both_kept(translator: Translator) -> None:
     names = translator.vocabularies.names
     assert names is not None
     for phrases in (["ठथ घठछ"], [names.spelling(name)], ["झडढ", "थघ थघ"]):
-        (found,) = translator.translate([f"The house of {name} sleeps"], constraints=[phrases])
-        assert all(found.text.count(phrase) >= 1 for phrase in phrases)
-        assert found.text.count(names.spelling(name)) == 1
+        (translation,) = translator.translate(
+            [f"The house of {name} sleeps"], constraints=[phrases]
+        )
+        assert all(translation.text.count(phrase) >= 1 for phrase in phrases)
+        assert translation.text.count(names.spelling(name)) == 1
 
 
 @pytest.mark.thorough
 def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Translate, its ensembles, evaluate, average and resume work on a run with names."""
-    source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
+    source = tmp_path / "in.txt"
+    reference = tmp_path / "ref.txt"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     reference.write_text("ठथ\n" * len(LINES), encoding="utf-8")
     averaged = tmp_path / "averaged"
@@ -176,11 +184,11 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["average", str(run), "-o", str(averaged)]) == 0
     capsys.readouterr()
     for runs in ((run,), (averaged,), (run, averaged)):
-        models: Sequence[str | Path] = [part for each in runs for part in ("-m", each)]
+        models: Sequence[str | Path] = [part for run_path in runs for part in ("-m", run_path)]
         for line, text in zip(LINES, output(*models).splitlines(), strict=True):
-            assert all(kept(line, text)), (line, text)
+            assert all(names_kept(line, text)), (line, text)
     objects = [json.loads(line) for line in output("-m", run, "--json").splitlines()]
-    assert [each["text"] for each in objects] == output("-m", run).splitlines()
+    assert [fields["text"] for fields in objects] == output("-m", run).splitlines()
     hypotheses = tmp_path / "hyp.txt"
     options = ["-i", str(source), "-r", str(reference), "-o", str(hypotheses)]
     assert main(["evaluate", "-m", str(run), *options]) == 0
@@ -191,18 +199,19 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.thorough
 def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> None:
     """A student model would otherwise learn to write a name after its placeholder."""
-    source, pairs = tmp_path / "in.txt", tmp_path / "pairs.tsv"
+    source = tmp_path / "in.txt"
+    pairs = tmp_path / "pairs.tsv"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     assert main(["translate", "-m", str(run), "-i", str(source), "-o", str(tmp_path / "out")]) == 0
-    shown = (tmp_path / "out").read_text(encoding="utf-8")
-    unsure = [name for name in UNKNOWN if f" ({name})" in shown]
+    output_text = (tmp_path / "out").read_text(encoding="utf-8")
+    unsure = [name for name in UNKNOWN if f" ({name})" in output_text]
     assert unsure
     call = ["-m", str(run), "-i", str(source), "-o", str(pairs), "--overwrite"]
     for command in ("distill", "back-translate"):
         assert main([command, *call]) == 0
-        found = pairs.read_text(encoding="utf-8")
-        assert [name for name in unsure if f"({name})" in found] == []
-        texts = found.splitlines()
+        pairs_text = pairs.read_text(encoding="utf-8")
+        assert [name for name in unsure if f"({name})" in pairs_text] == []
+        texts = pairs_text.splitlines()
         for line, text in zip(LINES, texts, strict=True):
             assert all(spelled(name) in text or name in text for name in names_of(line))
 
@@ -229,29 +238,42 @@ def test_forbidden_spellings_of_names_do_not_occur(translator: Translator, beam_
     """Names that are masked, names that the model learned as words, and names of a prefix."""
     names = translator.vocabularies.names
     assert names is not None
-    chosen = [*UNKNOWN[:8], *KNOWN[:8]]
-    lines = [f"{name} walks today." for name in chosen]
-    free = translator.translate(lines, beam_size)
+    forbidden_names = [*UNKNOWN[:8], *KNOWN[:8]]
+    lines = [f"{name} walks today." for name in forbidden_names]
+    unconstrained = translator.translate(lines, beam_size)
     words = [
-        (spelling, name, *(word for word in found.text.strip(".").split() if spelling in word))
-        for spelling, name, found in zip(map(names.spelling, chosen), chosen, free, strict=True)
+        (
+            spelling,
+            name,
+            *(word for word in translation.text.strip(".").split() if spelling in word),
+        )
+        for spelling, name, translation in zip(
+            map(names.spelling, forbidden_names), forbidden_names, unconstrained, strict=True
+        )
     ]  # also with the ending that the translation has
-    automata = [Forbidden(translator.vocabularies.tgt, each) for each in words]
-    settings = SearchSettings(forbidden=tuple(word for each in words for word in each))
-    count = sum(one.occurs_in(each.text) for one, each in zip(automata, free, strict=True))
+    automata = [Forbidden(translator.vocabularies.tgt, words_of_name) for words_of_name in words]
+    settings = SearchSettings(
+        forbidden=tuple(word for words_of_name in words for word in words_of_name)
+    )
+    count = sum(
+        automaton.occurs_in(translation.text)
+        for automaton, translation in zip(automata, unconstrained, strict=True)
+    )
     assert count > len(lines) // 2
-    found = translator.translate(lines, beam_size, settings=settings)
-    for one, each in zip(automata, found, strict=True):
-        assert not one.occurs_in(each.text)
-    for line, (spelling, *_), one in zip(lines[6:10], words[6:10], automata[6:10], strict=True):
-        (kept,) = translator.translate(
+    translations = translator.translate(lines, beam_size, settings=settings)
+    for automaton, translation in zip(automata, translations, strict=True):
+        assert not automaton.occurs_in(translation.text)
+    for line, (spelling, *_), automaton in zip(
+        lines[6:10], words[6:10], automata[6:10], strict=True
+    ):
+        (with_prefix,) = translator.translate(
             [line], beam_size, prefixes=[f"{spelling} "], settings=settings
         )
-        assert f"{kept.text} ".startswith(f"{spelling} ")
-        assert not one.occurs_in(kept.text.removeprefix(spelling))
-    begun = translator.translate(lines, beam_size, prefixes=["ठथ "] * 16, settings=settings)
-    for one, each in zip(automata, begun, strict=True):
-        assert not one.occurs_in(each.text)
+        assert f"{with_prefix.text} ".startswith(f"{spelling} ")
+        assert not automaton.occurs_in(with_prefix.text.removeprefix(spelling))
+    prefixed = translator.translate(lines, beam_size, prefixes=["ठथ "] * 16, settings=settings)
+    for automaton, translation in zip(automata, prefixed, strict=True):
+        assert not automaton.occurs_in(translation.text)
 
 
 @pytest.mark.thorough
@@ -259,16 +281,20 @@ def test_a_name_with_a_forbidden_ending_does_not_occur(translator: Translator) -
     names = translator.vocabularies.names
     assert names is not None
     lines = [f"{name} walks today." for name in UNKNOWN]
-    free = translator.translate(lines)
-    words = [found.text.strip(".").split() for found in free]
+    unconstrained = translator.translate(lines)
+    words = [translation.text.strip(".").split() for translation in unconstrained]
     ended = [
-        [word for word in each if spelling in word and word != spelling]
-        for spelling, each in zip(map(names.spelling, UNKNOWN), words, strict=True)
+        [word for word in words_of_line if spelling in word and word != spelling]
+        for spelling, words_of_line in zip(map(names.spelling, UNKNOWN), words, strict=True)
     ]
     assert sum(map(bool, ended)) > 5
-    settings = SearchSettings(forbidden=tuple(word for each in ended for word in each))
-    for each, found in zip(ended, translator.translate(lines, settings=settings), strict=True):
-        assert not set(each) & set(found.text.strip(".").split())
+    settings = SearchSettings(
+        forbidden=tuple(word for words_of_line in ended for word in words_of_line)
+    )
+    for words_of_line, translation in zip(
+        ended, translator.translate(lines, settings=settings), strict=True
+    ):
+        assert not set(words_of_line) & set(translation.text.strip(".").split())
 
 
 SETTINGS = {
@@ -290,25 +316,28 @@ def test_names_and_other_settings_do_not_depend_on_the_batch(
     phrases = [["\u0905\u092c"] if row % 2 else [] for row in range(len(LINES))]
 
     def translated(rows: Sequence[int]) -> list[tuple[str, float, list[str]]]:
-        found = translator.translate(
+        translations = translator.translate(
             [LINES[row] for row in rows],
             None if settings.sampling else 4,
             constraints=[phrases[row] for row in rows] if name == "constraints" else None,
             settings=settings,
         )
-        return [(each.text, each.score, each.tokens) for each in found]
+        return [
+            (translation.text, translation.score, translation.tokens)
+            for translation in translations
+        ]
 
-    together = translated(range(len(LINES)))
-    for row, (line, (text, _, _)) in enumerate(zip(LINES, together, strict=True)):
+    in_one_batch = translated(range(len(LINES)))
+    for row, (line, (text, _, _)) in enumerate(zip(LINES, in_one_batch, strict=True)):
         if name != "glossary":
-            assert all(kept(line, text)), row
+            assert all(names_kept(line, text)), row
         if name == "constraints":
             assert all(phrase in text.split() for phrase in phrases[row])
     for size in (1, 7):
         order = random.Random(size).sample(range(len(LINES)), len(LINES))
         for start in range(0, len(order), size):
             rows = order[start : start + size]
-            assert translated(rows) == [together[row] for row in rows]
+            assert translated(rows) == [in_one_batch[row] for row in rows]
 
 
 def test_a_line_without_letters_is_copied_by_a_model_with_names(translator: Translator) -> None:

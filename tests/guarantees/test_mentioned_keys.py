@@ -55,7 +55,7 @@ def unknown_keys(text: Iterator[str]) -> list[str]:
 
 @pytest.mark.parametrize("folder", ["seq2seq", "scripts", "tests/model", "docs", "configs"])
 def test_every_mentioned_key_exists(folder: str) -> None:
-    found = {}
+    unknown_by_file = {}
     for path in sorted((ROOT / folder).rglob("*")):
         name = path.relative_to(ROOT).as_posix()
         if path.suffix not in {".py", ".md", ".yaml"} or name in EXCEPT:
@@ -68,8 +68,8 @@ def test_every_mentioned_key_exists(folder: str) -> None:
         else:
             unknown = unknown_keys(iter(re.findall("#.*", content)))
         if unknown:
-            found[name] = unknown
-    assert not found
+            unknown_by_file[name] = unknown
+    assert not unknown_by_file
 
 
 @pytest.mark.parametrize(

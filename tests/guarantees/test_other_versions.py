@@ -29,9 +29,9 @@ Change = Callable[[dict[str, Any]], object]
 def changed_export(folder: Path, change: Change) -> Path:
     """Return a copy of an export whose description is changed."""
     export = shutil.copytree(FOLDER / "copying-export", folder / "export")
-    stored = json.loads((export / "export.json").read_text("utf-8"))
-    change(stored)
-    (export / "export.json").write_text(json.dumps(stored), "utf-8")
+    description = json.loads((export / "export.json").read_text("utf-8"))
+    change(description)
+    (export / "export.json").write_text(json.dumps(description), "utf-8")
     return export
 
 
@@ -58,18 +58,18 @@ def assert_translates(folder: Path, name: str) -> Translator:
 
 @pytest.mark.parametrize("key", ["beam_size", "repetition_penalty"])
 def test_a_key_that_an_older_export_lacks_has_its_default(key: str, tmp_path: Path) -> None:
-    export = changed_export(tmp_path, lambda stored: stored["decoding"].pop(key))
+    export = changed_export(tmp_path, lambda description: description["decoding"].pop(key))
     translator = assert_translates(export, "copying-export")
     assert getattr(translator.decoding, key) == getattr(Decoding(), key)
 
 
 def test_an_export_of_before_any_key_existed_translates(tmp_path: Path) -> None:
-    export = changed_export(tmp_path, lambda stored: stored["decoding"].clear())
+    export = changed_export(tmp_path, lambda description: description["decoding"].clear())
     assert assert_translates(export, "copying-export").decoding == Decoding()
 
 
 @pytest.mark.parametrize(
-    ("key", "shown"),
+    ("key", "named_keys"),
     [
         ("no_doubled_token", "decoding.no_doubled_token"),  # of a newer version
         ("beam_sise", "decoding.beam_sise"),
@@ -78,11 +78,11 @@ def test_an_export_of_before_any_key_existed_translates(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_key_of_an_export_is_refused_by_its_name(
-    key: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    key: str, named_keys: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export = changed_export(tmp_path, lambda stored: stored["decoding"].update({key: 1}))
+    export = changed_export(tmp_path, lambda description: description["decoding"].update({key: 1}))
     remedy = "install a newer version or export again with this one"
-    text = f"{export / 'export.json'}: has {shown}, which this version does not know; {remedy}"
+    text = f"{export / 'export.json'}: has {named_keys}, which this version does not know; {remedy}"
     assert main(["translate", "-m", str(export), "A tree."]) == 2
     assert capsys.readouterr().err == f"seq2seq: error: {text}\n"
 
@@ -101,7 +101,9 @@ def test_an_unknown_key_of_an_export_is_refused_by_its_name(
     ],
 )
 def test_a_value_that_no_config_may_have_is_refused(key: str, value: Any, tmp_path: Path) -> None:
-    export = changed_export(tmp_path, lambda stored: stored["decoding"].update({key: value}))
+    export = changed_export(
+        tmp_path, lambda description: description["decoding"].update({key: value})
+    )
     with pytest.raises(UserError, match=f"export.json: is damaged .*{key}.*; export the run again"):
         Translator.load(export)
     with pytest.raises(UserError, match=f"not a value of decoding.{key}"):
@@ -112,13 +114,13 @@ def test_a_value_that_no_config_may_have_is_refused(key: str, value: Any, tmp_pa
 
 @pytest.mark.parametrize("section", [[], None, "beam_size", 5])
 def test_a_section_that_is_no_map_is_damaged(section: Any, tmp_path: Path) -> None:
-    export = changed_export(tmp_path, lambda stored: stored.update(decoding=section))
+    export = changed_export(tmp_path, lambda description: description.update(decoding=section))
     with pytest.raises(UserError, match=r"export.json: is damaged .*; export the run again"):
         Translator.load(export)
 
 
 def test_the_format_of_another_version_is_named(tmp_path: Path) -> None:
-    export = changed_export(tmp_path, lambda stored: stored.update(format=4))
+    export = changed_export(tmp_path, lambda description: description.update(format=4))
     with pytest.raises(UserError, match=r"export.json: has format 4, and this version .* reads 3;"):
         Translator.load(export)
 
@@ -161,9 +163,9 @@ def test_a_training_state_with_other_fields_of_its_text_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "stored",
+    "limit",
     [None, [], "text", {"ratio": 1.5}, {"ratio": 1.5, "extra": "x"}, {"ratio": 1.5, "extra": True}],
 )
-def test_a_record_of_other_types_is_damaged(stored: Any, tmp_path: Path) -> None:
+def test_a_record_of_other_types_is_damaged(limit: Any, tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="the header is damaged"):
-        tensor_file.read_record(LengthLimit, {"limit": stored}, "limit", tmp_path)
+        tensor_file.read_record(LengthLimit, {"limit": limit}, "limit", tmp_path)

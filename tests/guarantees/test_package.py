@@ -34,15 +34,15 @@ INITS = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("__in
 
 
 def output_of(program: str) -> list[str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -112,7 +112,9 @@ def test_no_class_name_occurs_twice() -> None:
     assert {"Config", "Seq2Seq", "Translator"} <= places.keys()
     commands = [*commands_of(GROUPS), *commands_of(cell.GROUPS)]
     assert len(places.pop("Options")) == len(commands)  # each command has its own
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {
+        name: class_places for name, class_places in places.items() if len(class_places) > 1
+    } == {}
 
 
 STARTS = """
@@ -154,22 +156,22 @@ def test_a_command_imports_only_what_it_needs_without_garbage_collection(
 ) -> None:
     folder = small_corpus.parent
     arguments, needed = COMMANDS[name]
-    known = {
+    paths = {
         **{"RUN": str(tiny_runs["bahdanau"]), "CONFIG": str(small_corpus)},
         **{f"TEST.{side}": str(folder / f"test.{side}") for side in ("src", "tgt")},
         "OUT": str(folder / "out.tsv"),
     }
-    command = [known.get(each, each) for each in arguments]
-    done = subprocess.run(
+    command = [paths.get(argument, argument) for argument in arguments]
+    process = subprocess.run(
         [sys.executable, "-c", STARTS, json.dumps(command), json.dumps(RARE)],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     collecting = False if name == "check" else None  # the others do not import torch
-    assert json.loads(done.stdout.splitlines()[-1]) == [0, collecting, needed]
+    assert json.loads(process.stdout.splitlines()[-1]) == [0, collecting, needed]
 
 
 def test_names_of_test_files_are_unique() -> None:
@@ -229,15 +231,16 @@ def test_locked_versions_install_on_the_oldest_python() -> None:
     """On Debian 12, with Python 3.11.2, a pin that needs 3.11.5 would make `make demo` fail."""
     specifiers = pytest.importorskip("packaging.specifiers")
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    checked, refused = [], []
+    checked = []
+    refused = []
     for name, version in re.findall(r"^([\w.-]+)==(\S+)$", lock, re.MULTILINE):
         try:
-            found = metadata(name)
+            installed = metadata(name)
         except PackageNotFoundError:
             continue
-        if found["Version"] == version:
+        if installed["Version"] == version:
             checked.append(name)
-            if not specifiers.SpecifierSet(found["Requires-Python"] or "").contains("3.11.0"):
+            if not specifiers.SpecifierSet(installed["Requires-Python"] or "").contains("3.11.0"):
                 refused.append(f"{name}=={version}")
     if not checked:
         pytest.skip("other versions are installed than those of the lock file")

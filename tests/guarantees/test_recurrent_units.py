@@ -59,17 +59,19 @@ def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None
     run = train(configured(small_corpus, "run", *UNITS[unit], *settings), "cpu")
     translator = Translator.load(run)
     for beam_size in (1, 4):
-        together = translator.translate(LINES, beam_size=beam_size)
-        alone = [translator.translate([line], beam_size=beam_size)[0] for line in LINES]
-        assert together == alone
+        in_one_batch = translator.translate(LINES, beam_size=beam_size)
+        one_by_one = [translator.translate([line], beam_size=beam_size)[0] for line in LINES]
+        assert in_one_batch == one_by_one
     ensemble = Translator.load(run, run).translate(LINES, beam_size=4)
-    for found, single in zip(ensemble, together, strict=True):
-        assert found.score == pytest.approx(single.score, rel=1e-3)
+    for translation, single in zip(ensemble, in_one_batch, strict=True):
+        assert translation.score == pytest.approx(single.score, rel=1e-3)
     plain = translator.vocabularies
-    translator.loaded.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, together))
-    texts = [each.text for each in together]
-    for found, scored in zip(together, score_lines(translator.loaded, LINES, texts), strict=True):
-        assert scored.score == pytest.approx(found.score, rel=1e-5)
+    translator.loaded.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, in_one_batch))
+    texts = [scored_translation.text for scored_translation in in_one_batch]
+    for translation, scored in zip(
+        in_one_batch, score_lines(translator.loaded, LINES, texts), strict=True
+    ):
+        assert scored.score == pytest.approx(translation.score, rel=1e-5)
     rounded = Translator.load(run, int8=True)
     assert len(rounded.translate(LINES)) == len(LINES)
     averaged = small_corpus.parent / "averaged"

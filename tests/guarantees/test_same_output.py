@@ -79,11 +79,11 @@ def translated(
     translator: Translator, lines: list[str], beam: int, size: int
 ) -> list[tuple[str, float]]:
     """Return text and score of each line, translated `size` lines at a time."""
-    found = []
+    texts_and_scores = []
     for start in range(0, len(lines), size):
-        for each in translator.translate(lines[start : start + size], beam_size=beam):
-            found.append((each.text, each.score))
-    return found
+        for translation in translator.translate(lines[start : start + size], beam_size=beam):
+            texts_and_scores.append((translation.text, translation.score))
+    return texts_and_scores
 
 
 @pytest.mark.parametrize("beam", [1, 5])
@@ -92,21 +92,21 @@ def test_batch_order_and_padding_do_not_change_translations(
 ) -> None:
     lines = text("train.en", 29_000)[-LINES:]
     assert len(lines) == LINES
-    wanted = translated(translator, lines, beam, LINES)
-    assert len(set(wanted)) > LINES / 4  # otherwise this would prove little
+    expected = translated(translator, lines, beam, LINES)
+    assert len(set(expected)) > LINES / 4  # otherwise this would prove little
     generator = random.Random(1)
     order = list(range(LINES))
     for size, count in ((1, LINES // 25), (7, LINES // 5), (100, LINES), (2048, LINES)):
         generator.shuffle(order)
-        found = translated(translator, [lines[i] for i in order[:count]], beam, size)
-        assert found == [wanted[i] for i in order[:count]]
+        shuffled = translated(translator, [lines[i] for i in order[:count]], beam, size)
+        assert shuffled == [expected[i] for i in order[:count]]
     for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # text only
         for start in range(0, count, size):
             part = order[:count][start : start + size]
             texts = translator.translate([lines[i] for i in part], beam, text_only=True)
-            assert [each.text for each in texts] == [wanted[i][0] for i in part]
+            assert [translation.text for translation in texts] == [expected[i][0] for i in part]
     padded = [part for i in order for part in (lines[i], f"{lines[i]} {lines[-i]}", "")]
-    assert translated(translator, padded, beam, 500)[::3] == [wanted[i] for i in order]
+    assert translated(translator, padded, beam, 500)[::3] == [expected[i] for i in order]
 
 
 @pytest.mark.skipif(SMALL, reason="a count, not a check: set SEQ2SEQ_SAME_LINES to 1000 or more")
@@ -116,13 +116,15 @@ def test_few_texts_depend_on_the_number_of_threads(
 ) -> None:
     """Equality is not promised, since the order of summation differs, but few texts may change."""
     lines = text("train.en", 29_000)[-LINES:][: max(5, LINES // 5)]
-    one = translated(translator, lines, beam, LINES)
+    by_one_thread = translated(translator, lines, beam, LINES)
     torch.set_num_threads(2)
     try:
-        two = translated(translator, lines, beam, LINES)
+        by_two_threads = translated(translator, lines, beam, LINES)
     finally:
         torch.set_num_threads(1)
-    others = sum(left[0] != right[0] for left, right in zip(one, two, strict=True))
-    record_property("texts that differ between one thread and two", others)
-    print(f"beam {beam}: {others} of {len(lines):,} texts differ between one thread and two")
-    assert others <= len(lines) / 5
+    differences = sum(
+        left[0] != right[0] for left, right in zip(by_one_thread, by_two_threads, strict=True)
+    )
+    record_property("texts that differ between one thread and two", differences)
+    print(f"beam {beam}: {differences} of {len(lines):,} texts differ between one thread and two")
+    assert differences <= len(lines) / 5

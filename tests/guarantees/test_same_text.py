@@ -51,8 +51,8 @@ def copy(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def configured(corpus: Path, run: str, steps: int, *overrides: str) -> Config:
-    own = (f"run_dir={run}", f"training.max_steps={steps}")
-    return load_config(corpus, [*SETTINGS, *own, *overrides])
+    keys_of_run = (f"run_dir={run}", f"training.max_steps={steps}")
+    return load_config(corpus, [*SETTINGS, *keys_of_run, *overrides])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -102,12 +102,12 @@ def test_a_run_resumes_exactly_with_the_same_text_in_other_files(
     train(configured(copy / CONFIG, "half", 4, *change()), "cpu", resume=True)
     for name in (METRICS, BEST):
         assert (copy / "half" / name).read_bytes() == (copy / "complete" / name).read_bytes()
-    (found, _), (wanted, _) = (
-        tensor_file.read_file(copy / each / LAST) for each in ("half", "complete")
+    (resumed, _), (complete, _) = (
+        tensor_file.read_file(copy / run_name / LAST) for run_name in ("half", "complete")
     )
-    for header in (found, wanted):
+    for header in (resumed, complete):
         del header["seconds"], header["data"]["cache.text"]  # the latter counts skipped pairs
-    assert found == wanted
+    assert resumed == complete
     assert "warning: " + str(copy / ".token-cache") not in (copy / "half" / LOG).read_text()
 
 
@@ -124,7 +124,7 @@ def test_another_text_in_the_same_files_is_refused_with_a_remedy(
 ) -> None:
     text = Path(name).read_text().splitlines()
     Path(name).write_text("".join(f"{line}\n" for line in edit(text)))
-    before = contents(copy / "half")
+    contents_before = contents(copy / "half")
     with pytest.raises(UserError) as refused:
         train(configured(copy / CONFIG, "half", 4), "cpu", resume=True)
     assert str(refused.value) == (
@@ -132,7 +132,7 @@ def test_another_text_in_the_same_files_is_refused_with_a_remedy(
         "again (overwrite=True, or another run_dir), or start another run (another run_dir) from "
         "its best weights: init_from=half"
     )
-    assert contents(copy / "half") == before
+    assert contents(copy / "half") == contents_before
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project
     with open_cache(files, project / "half") as cache:
         cached, _ = cached_text(files, cache)
         assert cached.checksum == checksum_of_text(text) == checksum_of_text(cached.text)
-    others = [
+    other_texts = [
         ParallelText(["a", "b"], ["c", "d"]),
         ParallelText(["a", "c"], ["b", "d"]),
         ParallelText(["b", "a"], ["d", "c"]),
@@ -185,10 +185,10 @@ def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project
         ParallelText(["a", ""], ["c", ""]),
         ParallelText(["a "], ["c"]),
     ]
-    assert len({checksum_of_text(each) for each in others}) == len(others)
+    assert len({checksum_of_text(text) for text in other_texts}) == len(other_texts)
     sizes = [(), (1, 1), (2, 0), (1, 0, 1)]  # pairs of each weighted corpus
-    assert len({checksum_of_text(others[0], each) for each in sizes}) == len(sizes)
-    assert checksum_of_text(others[0], (2,)) == checksum_of_text(others[0])
+    assert len({checksum_of_text(other_texts[0], size) for size in sizes}) == len(sizes)
+    assert checksum_of_text(other_texts[0], (2,)) == checksum_of_text(other_texts[0])
 
 
 # ------------------------------------------------------------------------------ locations of texts
@@ -207,15 +207,15 @@ def test_a_run_finds_its_test_set_from_any_folder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(project)
-    wanted = evaluate("complete", capsys)
-    other = tmp_path / "other"
-    other.mkdir()
+    expected_scores = evaluate("complete", capsys)
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
     for side in ("src", "tgt"):  # other files with the same names
-        (other / f"test.{side}").write_text("something else\n" * 11)
-    monkeypatch.chdir(other)
-    assert evaluate(project / "complete", capsys) == wanted
-    shutil.copytree(project / "complete", other / "run-alone")
-    assert evaluate("run-alone", capsys) == wanted  # at the recorded paths
+        (other_folder / f"test.{side}").write_text("something else\n" * 11)
+    monkeypatch.chdir(other_folder)
+    assert evaluate(project / "complete", capsys) == expected_scores
+    shutil.copytree(project / "complete", other_folder / "run-alone")
+    assert evaluate("run-alone", capsys) == expected_scores  # at the recorded paths
     config = read_config(copy / "complete")
     assert config.data.test is not None
     assert config.data.test.src == project / "test.src"  # the recorded path, which exists

@@ -52,7 +52,7 @@ def _hooked() -> None:
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def strange_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a folder of the user, with texts, a module and a pipe; work in another one."""
     folder = tmp_path / "outside"
     folder.mkdir()
@@ -67,13 +67,13 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def leaves(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def leaves(tree: Any, parent_keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the paths of all values in a tree, its inner ones included."""
     entries = tree.items() if isinstance(tree, dict) else enumerate(tree)
     for key, value in list(entries):
-        yield (*above, key)
+        yield (*parent_keys, key)
         if isinstance(value, dict | list):
-            yield from leaves(value, (*above, key))
+            yield from leaves(value, (*parent_keys, key))
 
 
 def changed(tree: Any, path: tuple[Any, ...], value: object) -> Any:
@@ -85,16 +85,17 @@ def changed(tree: Any, path: tuple[Any, ...], value: object) -> Any:
     return copy
 
 
-def hostile_values(outside: Path) -> list[object]:
-    secret, pipe = str(outside / "secret.txt"), str(outside / "pipe")
-    other = str(outside / "other.txt")
-    pairs = [{"src": secret, "tgt": other}, {"src": pipe, "tgt": pipe}, {"file": secret}]
+def hostile_values(strange_folder: Path) -> list[object]:
+    secret = str(strange_folder / "secret.txt")
+    pipe = str(strange_folder / "pipe")
+    other_file = str(strange_folder / "other.txt")
+    pairs = [{"src": secret, "tgt": other_file}, {"src": pipe, "tgt": pipe}, {"file": secret}]
     return [secret, pipe, "../outside/secret.txt", "evil:X", [secret], "/dev/zero", *pairs]
 
 
-def check(words: list[str], outside: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
+def check(words: list[str], strange_folder: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
     """Run a command; return the files of the user that it opened, each of which it has named."""
-    watch = Watch(outside / "pipe")
+    watch = Watch(strange_folder / "pipe")
     _watched.append(watch)
     try:
         code = main(words)
@@ -106,7 +107,7 @@ def check(words: list[str], outside: Path, capsys: pytest.CaptureFixture[str]) -
     assert watch.started == []
     assert "evil" not in watch.imported
     assert "/dev/zero" not in watch.opened
-    opened = {path for path in watch.opened if Path(path).is_relative_to(outside)}
+    opened = {path for path in watch.opened if Path(path).is_relative_to(strange_folder)}
     assert all(f"outside/{Path(path).name}" in errors for path in opened), (opened, errors)
     return opened
 
@@ -115,7 +116,7 @@ def check(words: list[str], outside: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("command", ["translate", "evaluate", "report"])
 def test_a_config_opens_nothing_that_is_not_named(
     command: str,
-    outside: Path,
+    strange_folder: Path,
     tiny_runs: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -132,19 +133,22 @@ def test_a_config_opens_nothing_that_is_not_named(
     }[command]
     read = set()
     for path in leaves(config):
-        for value in hostile_values(outside):
+        for value in hostile_values(strange_folder):
             text = yaml.safe_dump(changed(config, path, value))
             (run / "config.yaml").write_text(text, encoding="utf-8")
-            read |= check(words, outside, capsys)
+            read |= check(words, strange_folder, capsys)
             page = Path("page.html")
             assert not page.exists() or "ba lo mi 2." not in page.read_text("utf-8")
-    expected = {str(outside / name) for name in ("secret.txt", "other.txt")}
+    expected = {str(strange_folder / name) for name in ("secret.txt", "other.txt")}
     assert read == (set() if command == "translate" else expected)
 
 
 @pytest.mark.thorough
 def test_an_export_opens_nothing_outside_of_its_folder(
-    outside: Path, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    strange_folder: Path,
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "export"
     export_runs([tiny_runs["luong"]], folder)
@@ -152,17 +156,21 @@ def test_an_export_opens_nothing_outside_of_its_folder(
     line = Path("line.txt")
     line.write_text("ba lo mi.\n", encoding="utf-8")
     for path in leaves(description):
-        for value in hostile_values(outside):
+        for value in hostile_values(strange_folder):
             text = json.dumps(changed(description, path, value))
             (folder / "export.json").write_text(text, encoding="utf-8")
             assert (
-                check(["translate", "-m", str(folder), "-i", str(line)], outside, capsys) == set()
+                check(["translate", "-m", str(folder), "-i", str(line)], strange_folder, capsys)
+                == set()
             )
 
 
 @pytest.mark.thorough
 def test_headers_of_weights_open_nothing(
-    outside: Path, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    strange_folder: Path,
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Give them right checksums, as a stranger would."""
     run = shutil.copytree(tiny_runs["luong"], tmp_path / "run")
@@ -171,6 +179,6 @@ def test_headers_of_weights_open_nothing(
     line.write_text("ba lo mi.\n", encoding="utf-8")
     words = ["translate", "-m", str(run), "-i", str(line), "--device", "cpu"]
     for path in leaves(header):
-        for value in hostile_values(outside):
+        for value in hostile_values(strange_folder):
             save_tensors(run / BEST, tensors, changed(header, path, value))
-            assert check(words, outside, capsys) == set()
+            assert check(words, strange_folder, capsys) == set()

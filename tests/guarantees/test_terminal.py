@@ -43,18 +43,18 @@ def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, b
     ) as process:
         os.close(terminal)
         piped = process.stdout.read() if process.stdout else b""
-        shown = _rest(master)
+        output = _read_rest(master)
     os.close(master)
-    return process.returncode, shown.replace(b"\r\n", b"\n"), piped
+    return process.returncode, output.replace(b"\r\n", b"\n"), piped
 
 
-def _rest(terminal: int) -> bytes:
+def _read_rest(terminal: int) -> bytes:
     """Return what is shown until no process has the terminal any more."""
-    shown = b""
+    output = b""
     with suppress(OSError):  # Linux raises EIO at the end, at once if nothing is left
         while block := os.read(terminal, 1 << 16):
-            shown += block
-    return shown
+            output += block
+    return output
 
 
 def assert_no_control_characters(text: str) -> None:
@@ -73,16 +73,16 @@ def test_a_translation_is_escaped_on_a_terminal_only(
     tiny_runs: dict[str, Path], line: Path, options: tuple[str, ...]
 ) -> None:
     command = ("translate", "-m", tiny_runs["luong"], "-i", line, "--prefix", HOSTILE, *options)
-    code, shown, _ = on_a_terminal(*command)
-    assert code == 0, shown
-    assert_no_control_characters(shown.decode())
-    assert ESCAPED in shown.decode() or "--json" in options
+    code, output, _ = on_a_terminal(*command)
+    assert code == 0, output
+    assert_no_control_characters(output.decode())
+    assert ESCAPED in output.decode() or "--json" in options
     code, notes, piped = on_a_terminal(*command, pipe_stdout=True)
     assert code == 0
     assert re.fullmatch(rb"\r[^\n]*\rtranslated: 100%[^\n]*1/1[^\n]*\n", notes)
     if "--json" in options:
         text = json.loads(piped)["text"]
-        assert json.loads(shown)["text"] == text
+        assert json.loads(output)["text"] == text
         assert HOSTILE in text
     else:
         assert HOSTILE.encode() in piped
@@ -90,14 +90,14 @@ def test_a_translation_is_escaped_on_a_terminal_only(
 
 def test_messages_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = write_small_corpus(tmp_path)
-    missing = tmp_path / f"none{HOSTILE}"
+    missing_run = tmp_path / f"none{HOSTILE}"
     calls: list[list[object]] = [
-        ["translate", "-m", missing, "-i", corpus],
-        ["translate", f"--{HOSTILE}", "-m", missing],
-        ["evaluate", "--hyp", missing, "-r", missing],
-        ["train", corpus, f"data.train.src={missing}"],
+        ["translate", "-m", missing_run, "-i", corpus],
+        ["translate", f"--{HOSTILE}", "-m", missing_run],
+        ["evaluate", "--hyp", missing_run, "-r", missing_run],
+        ["train", corpus, f"data.train.src={missing_run}"],
         ["train", corpus, f"data.{HOSTILE}=1"],
-        ["train", missing],
+        ["train", missing_run],
         [HOSTILE],
     ]
     key = tmp_path / "key.yaml"
@@ -170,7 +170,7 @@ def test_each_line_of_json_is_one_line_to_any_reader(
     written = output.read_text("utf-8") if command == "attention" else capsys.readouterr().out
     assert written.splitlines() == written.removesuffix("\n").split("\n")
     lines = json.loads(written) if command == "attention" else map(json.loads, written.splitlines())
-    tokens = ["".join(each["src_tokens"]) for each in lines]
+    tokens = ["".join(fields["src_tokens"]) for fields in lines]
     assert len(tokens) == 8
     assert set(LINE_ENDS) <= set("".join(tokens))
 
@@ -181,14 +181,14 @@ def test_a_separator_in_a_translation_is_escaped_in_n_best_lists(
     prefix = "||| 0 ||| ba ||| |||| |"
     call = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(line), "--prefix", f"{prefix} "]
     assert main([*call, "--n-best", "3"]) == 0
-    rows = [each.split(" ||| ") for each in capsys.readouterr().out.splitlines()]
+    rows = [output_line.split(" ||| ") for output_line in capsys.readouterr().out.splitlines()]
     assert main([*call, "--n-best", "3", "--json"]) == 0
     nbest = json.loads(capsys.readouterr().out)["n_best"]
     assert [len(row) for row in rows] == [3, 3, 3]
-    for (index, text, score), wanted in zip(rows, nbest, strict=True):
-        assert (index, float(score)) == ("0", wanted["score"])
-        assert text.replace("&#124;", "|") == wanted["text"]
-        assert wanted["text"].startswith(prefix)
+    for (index, text, score), entry in zip(rows, nbest, strict=True):
+        assert (index, float(score)) == ("0", entry["score"])
+        assert text.replace("&#124;", "|") == entry["text"]
+        assert entry["text"].startswith(prefix)
 
 
 @pytest.mark.thorough
@@ -198,13 +198,13 @@ def test_progress_is_shown_only_on_a_terminal(
     text = tmp_path / "in"
     text.write_text("ba da.\n\nzu\n" * 4 + "mo", encoding="utf-8")
     command = ["translate", "-m", tiny_runs["luong"], "-i", text]
-    code, shown, piped = on_a_terminal(*command, pipe_stdout=True)
+    code, output, piped = on_a_terminal(*command, pipe_stdout=True)
     assert code == 0
     assert piped.count(b"\n") == 13
-    assert b"/13" in shown
-    assert re.search(rb"13/13 \[\d\d:\d\d", shown)
-    _, shown, _ = on_a_terminal(*command)  # with translations on the same terminal
-    assert b"/13" not in shown
+    assert b"/13" in output
+    assert re.search(rb"13/13 \[\d\d:\d\d", output)
+    _, output, _ = on_a_terminal(*command)  # with translations on the same terminal
+    assert b"/13" not in output
     assert main([str(word) for word in command]) == 0
     assert capsys.readouterr().err == ""
 
@@ -226,14 +226,14 @@ def _prompt(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes],
 
 def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
     with _prompt(tiny_runs["luong"]) as (process, master):
-        shown = _read_until(master, b"\r\n> ")
+        output = _read_until(master, b"\r\n> ")
         os.write(master, "ba na\u0308.\n".encode())
-        shown += _read_until(master, b"\r\n> ")  # below the translation
+        output += _read_until(master, b"\r\n> ")  # below the translation
         os.write(master, b"\x04")  # Ctrl-D
         assert process.wait(600) == 0
-    (wanted,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
-    assert "Type one sentence per line; end with Ctrl-D." in shown.decode()
-    assert wanted.text in shown.decode()
+    (translation,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
+    assert "Type one sentence per line; end with Ctrl-D." in output.decode()
+    assert translation.text in output.decode()
 
 
 @pytest.mark.thorough
@@ -241,24 +241,24 @@ def test_notes_on_a_typed_line_are_printed_at_once(tiny_runs: dict[str, Path]) -
     with _prompt(tiny_runs["luong"], "-b", "1") as (process, master):
         _read_until(master, b"> ")
         os.write(master, b"buda " * 60 + b"\n")
-        shown = _read_until(master, b"1 line (1)\r\n> ")
+        output = _read_until(master, b"1 line (1)\r\n> ")
         while process.poll() is None:  # Python may not yet wait for keys
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)
         assert process.returncode == 130
-        end = _rest(master)
-    assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in shown
+        end = _read_rest(master)
+    assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in output
     assert b"error" not in end
 
 
 def _read_until(terminal: int, end: bytes) -> bytes:
-    shown = b""
-    while not shown.endswith(end):
+    output = b""
+    while not output.endswith(end):
         ready, _, _ = select.select([terminal], [], [], 60)
-        assert ready, f"nothing for a minute after {shown!r}"
-        shown += os.read(terminal, 1 << 16)
-    return shown
+        assert ready, f"nothing for a minute after {output!r}"
+        output += os.read(terminal, 1 << 16)
+    return output
 
 
 @pytest.mark.thorough
@@ -269,11 +269,13 @@ def test_average_shows_progress_only_on_a_terminal(
     keys = ["training.max_steps=4", "training.keep=2", "training.validate_every=2"]
     config = load_config(write_small_corpus(tmp_path), [*keys, "decoding.max_length=9"])
     run = train(config, "cpu", quiet=True)
-    code, shown, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
-    assert code == 0, shown
-    assert re.search(rb"\rtranslated: +\d+%", shown)
-    lines = shown.decode().splitlines()
-    (last,) = (each for each in lines if "the average of 2: validation BLEU" in each)
+    code, output, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
+    assert code == 0, output
+    assert re.search(rb"\rtranslated: +\d+%", output)
+    lines = output.decode().splitlines()
+    (last,) = (
+        output_line for output_line in lines if "the average of 2: validation BLEU" in output_line
+    )
     assert last.rpartition("\r")[2].startswith(str(tmp_path / "mean"))
     capfd.readouterr()
     assert main(["average", str(run), "-o", str(tmp_path / "again")]) == 0

@@ -34,11 +34,11 @@ def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> No
         assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
     shutil.move(run, small_corpus.parent / "elsewhere")
     lines = toy_pairs(5, seed=4)[0]
-    found = [
-        [each.text for each in Translator.load(folder, device="cpu").translate(lines)]
+    texts_of_runs = [
+        [translation.text for translation in Translator.load(folder, device="cpu").translate(lines)]
         for folder in (uninterrupted, small_corpus.parent / "elsewhere")
     ]
-    assert found[0] == found[1]
+    assert texts_of_runs[0] == texts_of_runs[1]
 
 
 @pytest.mark.thorough

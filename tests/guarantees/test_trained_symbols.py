@@ -27,7 +27,7 @@ def multilingual(small_corpus: Path) -> Path:
                 pattern.format(tag=("<2yy>", "<2zz>")[n % 2], line=line)
                 for n, line in enumerate(lines)
             )
-            path.write_text("".join(f"{each}\n" for each in text), encoding="utf-8")
+            path.write_text("".join(f"{text_line}\n" for text_line in text), encoding="utf-8")
     return small_corpus
 
 
@@ -55,13 +55,14 @@ def test_symbols_are_kept_by_training_resume_and_translation(
     for name in (METRICS, BEST):
         assert (resumed / name).read_bytes() == (uninterrupted / name).read_bytes()
     translator = Translator.load(resumed, device="cpu")
-    src, tgt = translator.vocabularies.src, translator.vocabularies.tgt
+    src = translator.vocabularies.src
+    tgt = translator.vocabularies.tgt
     assert src.symbols == tgt.symbols == ("<2yy>", "<2zz>", "<num>")
     assert translator.source.tags == ["<2yy>", "<2zz>"]
     (text,) = toy_pairs(1, seed=9)[0]
     line = "<2yy> <num> <2zz> " + " ".join([text] * 40)
     (translation,) = translator.translate([line], beam_size=1)
-    tokens = [each.removeprefix("\u2581") for each in translation.src_tokens]
+    tokens = [token.removeprefix("\u2581") for token in translation.src_tokens]
     assert translation.parts > 2
     assert tokens.count("<2yy>") == translation.parts  # a tag is repeated in each part
     assert tokens.count("<num>") == tokens.count("<2zz>") == 1

@@ -54,7 +54,8 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
 ) -> None:
     """The folder was moved, and another process has trained a run in its place."""
     finished = train(configured(small_corpus, "finished"), "cpu")
-    config, before = configured(small_corpus, "run", "training.keep=1"), contents(finished)
+    config = configured(small_corpus, "run", "training.keep=1")
+    contents_before = contents(finished)
     folder = config.run_dir
 
     def replace() -> None:
@@ -63,13 +64,15 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
             finished.rename(folder)
 
     if written == "clear":
-        owner, name = preparation, "new_session"
+        owner = preparation
+        name = "new_session"
     else:
-        owner, name = TrainingSession, written
+        owner = TrainingSession
+        name = written
     call = getattr(owner, name)
 
     def replace_and_call(*arguments: Any) -> Any:
-        sessions = [each for each in arguments if isinstance(each, TrainingSession)]
+        sessions = [argument for argument in arguments if isinstance(argument, TrainingSession)]
         if not sessions or sessions[0].progress.step:
             replace()
         return call(*arguments)
@@ -77,14 +80,15 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
     monkeypatch.setattr(owner, name, replace_and_call)
     with pytest.raises(RunError, match="another folder has taken the place of the one"):
         train(config, "cpu")
-    assert contents(folder) == before
+    assert contents(folder) == contents_before
 
 
 @pytest.mark.thorough
 def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
     small_corpus: Path,
 ) -> None:
-    alone, config = train(configured(small_corpus, "alone"), "cpu"), configured(small_corpus, "run")
+    single_run = train(configured(small_corpus, "alone"), "cpu")
+    config = configured(small_corpus, "run")
     overrides = ("decoding.max_length=5", "training.max_steps=4")
     command = [sys.executable, "-c", WAITING, str(small_corpus), *overrides]
     pipe = subprocess.PIPE
@@ -92,14 +96,14 @@ def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
         assert first.stdout is not None
         assert first.stdout.readline() == "saved\n"
         for _ in range(2):
-            before = contents(config.run_dir)
+            contents_before = contents(config.run_dir)
             for options in ({"resume": True}, {"overwrite": True}, {}):
                 with pytest.raises(UserError) as refused:
                     train(config, "cpu", **options)
                 assert f"{config.run_dir}: another process is writing" in str(refused.value)
-            assert contents(config.run_dir) == before
+            assert contents(config.run_dir) == contents_before
             (config.run_dir / LOCK).unlink(missing_ok=True)
         first.communicate("\n")
         assert first.returncode == 0
     for name in (METRICS, BEST):
-        assert (config.run_dir / name).read_bytes() == (alone / name).read_bytes()
+        assert (config.run_dir / name).read_bytes() == (single_run / name).read_bytes()

@@ -69,7 +69,7 @@ def test_the_command_writes_an_export_that_translate_accepts(
         folder = tmp_path / f"model{len(extra)}"
         assert main(["export", "-m", run, "-o", str(folder), *extra]) == 0
         out, err = capsys.readouterr()
-        written = sorted(each.name for each in folder.iterdir())
+        written = sorted(path.name for path in folder.iterdir())
         assert sorted(Path(line.split("  ")[0]).name for line in out.splitlines()) == written
         assert re.search(r"export\.json  [1-9]\d*\.\d kB\n", out)
         assert err == f"Translate:  seq2seq translate -m {folder} -i FILE\n"
@@ -82,11 +82,11 @@ def test_the_command_writes_an_export_that_translate_accepts(
 def test_translate_needs_no_torch(tiny_runs: dict[str, Path], exported: Path) -> None:
     run = Translator.load(tiny_runs["luong"], device="cpu")
     text = "".join(f"{line}\n" for line in LINES)
-    done = without_train("translate", "-m", str(exported), text=text)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [each.text for each in run.translate(LINES)]
-    done = without_train("translate", "-m", str(exported), "--json", "--prefix", "ba", text=text)
-    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    process = without_train("translate", "-m", str(exported), text=text)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.splitlines() == [translation.text for translation in run.translate(LINES)]
+    process = without_train("translate", "-m", str(exported), "--json", "--prefix", "ba", text=text)
+    entries = [json.loads(line) for line in process.stdout.splitlines()]
     expected = run.translate(LINES, prefixes=["ba"] * len(LINES))
     for entry, theirs in zip(entries, expected, strict=True):
         assert entry["text"] == theirs.text
@@ -94,17 +94,18 @@ def test_translate_needs_no_torch(tiny_runs: dict[str, Path], exported: Path) ->
 
 
 def test_files_are_translated_without_torch(exported: Path, tmp_path: Path) -> None:
-    source, output = tmp_path / "source", tmp_path / "output"
+    source = tmp_path / "source"
+    output = tmp_path / "output"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    done = without_train("translate", "-m", str(exported), "-i", str(source), "-o", str(output))
-    assert (done.returncode, done.stdout) == (0, "")
-    expected = [each.text for each in Translator.load(exported).translate(LINES)]
+    process = without_train("translate", "-m", str(exported), "-i", str(source), "-o", str(output))
+    assert (process.returncode, process.stdout) == (0, "")
+    expected = [translation.text for translation in Translator.load(exported).translate(LINES)]
     assert output.read_text(encoding="utf-8").splitlines() == expected
     graph = exported / "encoder.onnx"
     content = graph.read_bytes()
-    done = without_train("translate", "-m", str(exported), "-o", str(graph), "ba")
-    assert done.returncode == 2
-    assert f"{graph}: is a file of the run {exported}; choose another name" in done.stderr
+    process = without_train("translate", "-m", str(exported), "-o", str(graph), "ba")
+    assert process.returncode == 2
+    assert f"{graph}: is a file of the run {exported}; choose another name" in process.stderr
     assert graph.read_bytes() == content
 
 
@@ -112,14 +113,16 @@ def test_files_are_translated_without_torch(exported: Path, tmp_path: Path) -> N
     "arguments", [["train", "config.yaml"], ["check", "config.yaml"], ["evaluate", "-m", "RUN"]]
 )
 def test_other_commands_name_the_extra(tiny_runs: dict[str, Path], arguments: list[str]) -> None:
-    given = [str(tiny_runs["luong"]) if each == "RUN" else each for each in arguments]
-    done = without_train(*given)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    arguments_of_run = [
+        str(tiny_runs["luong"]) if argument == "RUN" else argument for argument in arguments
+    ]
+    process = without_train(*arguments_of_run)
+    assert process.returncode == 2
+    assert process.stdout == ""
     message = f"seq2seq: error: {arguments[0]} needs a package that is not installed ("
-    assert done.stderr.startswith(message)
-    assert done.stderr.endswith(f"). Run: pip install {SMALL_PACKAGES}\n")
-    assert done.stderr.count("\n") == 1
+    assert process.stderr.startswith(message)
+    assert process.stderr.endswith(f"). Run: pip install {SMALL_PACKAGES}\n")
+    assert process.stderr.count("\n") == 1
 
 
 FROM_PYTHON = """
@@ -136,9 +139,9 @@ for wanted in (lambda: seq2seq.train, lambda: seq2seq.Config):
 
 
 def test_python_names_the_extra(exported: Path) -> None:
-    done = without_train(str(exported), code=FROM_PYTHON)
-    assert done.stderr == ""
-    tokens, score, train, config = done.stdout.splitlines()
+    process = without_train(str(exported), code=FROM_PYTHON)
+    assert process.stderr == ""
+    tokens, score, train, config = process.stdout.splitlines()
     assert tokens == "[]"
     assert float(score) < 0
     for name, line in (("train", train), ("Config", config)):
@@ -148,21 +151,21 @@ def test_python_names_the_extra(exported: Path) -> None:
 
 def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
     run = tiny_runs["luong"]
-    done = without_train("translate", "-m", str(run), "ba")
-    assert done.returncode == 2
-    assert f"{run}: has no export.json, and a run folder needs a package that" in done.stderr
-    assert done.stderr.count("\n") == 1
-    done = without_train("translate", "-m", str(run / "model"), "ba")
-    assert (done.returncode, done.stderr) == (
+    process = without_train("translate", "-m", str(run), "ba")
+    assert process.returncode == 2
+    assert f"{run}: has no export.json, and a run folder needs a package that" in process.stderr
+    assert process.stderr.count("\n") == 1
+    process = without_train("translate", "-m", str(run / "model"), "ba")
+    assert (process.returncode, process.stderr) == (
         2,
         f"seq2seq: error: {run / 'model'}: no such folder\n",
     )
 
 
 def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
-    done = without_train("demo", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("seq2seq: error: demo needs a package that is not installed (")
+    process = without_train("demo", folder=tmp_path)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("seq2seq: error: demo needs a package that is not installed (")
     assert not any(tmp_path.iterdir())
 
 
@@ -174,10 +177,11 @@ def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported
         [str(tiny_runs["luong"])], ModelOptions("cpu", overrides=["decoding.beam_size=2"])
     )
     assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
-    found, expected = (
-        [each.text for each in next(iter(it.values())).translate(LINES)] for it in (pairs, run)
+    texts, expected = (
+        [translation.text for translation in next(iter(it.values())).translate(LINES)]
+        for it in (pairs, run)
     )
-    assert found == expected
+    assert texts == expected
     with pytest.raises(UserError, match=r"translates xx to yy, as .* does"):
         load_pairs([str(exported), str(tiny_runs["luong"])], ModelOptions("cpu"))
 
@@ -220,40 +224,43 @@ def greedy_ids(exported: Path, line: str) -> tuple[list[int], list[int]]:
     (ids,) = translator.vocabularies.src.encode([line])
     tokens = translator.translate(line, beam_size=1).tokens[:-1]
     target = translator.vocabularies.tgt
-    known = target.tokens(range(len(target)))
-    return ids, [known.index(token) for token in tokens]
+    tokens_of_vocabulary = target.tokens(range(len(target)))
+    return ids, [tokens_of_vocabulary.index(token) for token in tokens]
 
 
 def test_the_calls_of_the_page_translate_in_python(exported: Path) -> None:
     """Run the algorithm of the page's JavaScript, with the names of its JSON file."""
     source, expected = greedy_ids(exported, LINES[0])
-    described = json.loads((exported / "export.json").read_text(encoding="utf-8"))
-    files = described["models"][0]
+    description = json.loads((exported / "export.json").read_text(encoding="utf-8"))
+    files = description["models"][0]
     encoder, decoder = (
         onnxruntime.InferenceSession(str(exported / files[name])) for name in ("encoder", "decoder")
     )
-    ids = np.array([[*source, described["eos_id"]]])
+    ids = np.array([[*source, description["eos_id"]]])
     inputs = {"src": ids, "src_lengths": np.array([ids.shape[1]])}
-    names = [each.name for each in encoder.get_outputs()]
+    names = [value_info.name for value_info in encoder.get_outputs()]
     values = dict(zip(names, encoder.run(None, inputs), strict=True))
-    token, found = described["bos_id"], []
-    limit = int(described["limit"]["ratio"] * len(source)) + described["limit"]["extra"]
-    names = [each.name for each in decoder.get_outputs()]
-    while len(found) < limit:
+    token = description["bos_id"]
+    found_ids = []
+    limit = int(description["limit"]["ratio"] * len(source)) + description["limit"]["extra"]
+    names = [value_info.name for value_info in decoder.get_outputs()]
+    while len(found_ids) < limit:
         values["ids"] = np.array([token])
-        given = {each.name: values[each.name] for each in decoder.get_inputs()}
-        step = dict(zip(names, decoder.run(None, given), strict=True))
+        decoder_inputs = {
+            value_info.name: values[value_info.name] for value_info in decoder.get_inputs()
+        }
+        step = dict(zip(names, decoder.run(None, decoder_inputs), strict=True))
         log_probs = step["log_probs"][0]
-        log_probs[[described["pad_id"], described["bos_id"], described["unk_id"]]] = -np.inf
-        if not found:
-            log_probs[described["eos_id"]] = -np.inf
-        if (token := int(log_probs.argmax())) == described["eos_id"]:
+        log_probs[[description["pad_id"], description["bos_id"], description["unk_id"]]] = -np.inf
+        if not found_ids:
+            log_probs[description["eos_id"]] = -np.inf
+        if (token := int(log_probs.argmax())) == description["eos_id"]:
             break
-        found.append(token)
+        found_ids.append(token)
         values |= {
             name.removeprefix("next_"): value for name, value in step.items() if "next_" in name
         }
-    assert found == expected
+    assert found_ids == expected
 
 
 def has_node() -> bool:
@@ -271,5 +278,5 @@ def test_the_page_translates_in_javascript(exported: Path, tmp_path: Path) -> No
     for line in LINES[:4]:
         source, expected = greedy_ids(exported, line)
         call = ["node", str(script), str(exported), *map(str, source)]
-        done = subprocess.run(call, capture_output=True, check=True, encoding="utf-8")
-        assert list(map(int, done.stdout.split())) == expected
+        process = subprocess.run(call, capture_output=True, check=True, encoding="utf-8")
+        assert list(map(int, process.stdout.split())) == expected

@@ -59,8 +59,8 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the last line on stderr: the only one about the failure."""
     err = capsys.readouterr().err
     assert "Traceback" not in err
-    *before, last = err.splitlines()
-    assert not [line for line in before if "error" in line]
+    *earlier_lines, last = err.splitlines()
+    assert not [line for line in earlier_lines if "error" in line]
     assert last.startswith("seq2seq: error: ")
     return last
 
@@ -71,21 +71,22 @@ def assert_intact(run: Path, *names: str) -> None:
     assert not list(run.rglob(f"*{PART_SUFFIX}"))
 
 
-def assert_same_state(run: Path, wanted: Path) -> None:
-    assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
-    assert (run / BEST).read_bytes() == (wanted / BEST).read_bytes()
-    digests = [read_header(each / LAST)[0]["tensors"] for each in (run, wanted)]
+def assert_same_state(run: Path, expected_run: Path) -> None:
+    assert (run / METRICS).read_bytes() == (expected_run / METRICS).read_bytes()
+    assert (run / BEST).read_bytes() == (expected_run / BEST).read_bytes()
+    digests = [read_header(folder / LAST)[0]["tensors"] for folder in (run, expected_run)]
     assert digests[0] == digests[1]
 
 
 def after_steps(number: int, act: Callable[[], object]) -> Callable[..., object]:
     """Return `train_step` with an action after that many steps."""
-    step, taken = training.train_step, [0]
+    step = training.train_step
+    step_counter = [0]
 
     def counted(*arguments: object) -> object:
         result = step(*arguments)  # type: ignore[arg-type]
-        taken[0] += 1
-        if taken[0] == number:
+        step_counter[0] += 1
+        if step_counter[0] == number:
             act()
         return result
 
@@ -99,7 +100,9 @@ def test_metrics_are_on_disk_before_the_checkpoint_that_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Metrics that are not synced before the checkpoint is renamed may be lost."""
-    run, sync, rename = tmp_path / "run", os.fsync, Path.replace
+    run = tmp_path / "run"
+    sync = os.fsync
+    rename = Path.replace
     synced: dict[int, bytes] = {}  # inode -> content
     counted: list[int] = []
 
@@ -252,15 +255,15 @@ try:
 except RunError as error:
     print(error)
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    assert "Traceback" not in done.stderr
-    assert f"{tmp_path / TENSORBOARD}: cannot be written (File too large)" in done.stdout
+    assert "Traceback" not in process.stderr
+    assert f"{tmp_path / TENSORBOARD}: cannot be written (File too large)" in process.stdout
 
 
 @one_quick("failing", ["os.fsync", "pathlib.Path.replace"])
@@ -351,17 +354,17 @@ def test_a_limit_on_file_sizes_is_reported_in_one_line(
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = ["train", finished, *SETTINGS, f"run_dir={run}", "--device", "cpu"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *map(str, command)],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("error:") == 1
-    assert "File too large" in done.stderr.splitlines()[-1]
+    assert process.returncode == 1, process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stderr.count("error:") == 1
+    assert "File too large" in process.stderr.splitlines()[-1]
     assert not list(run.rglob(f"*{PART_SUFFIX}"))
     if (run / LAST).exists():  # the first state is small: it has no moments
         assert read_header(run / LAST)[0]["progress"]["step"] == 0
@@ -406,7 +409,7 @@ def test_a_full_stdout_fails_with_one_line(finished: Path, words: str) -> None:
     for name, path in (("RUN", "finished"), ("SRC", "test.src"), ("TGT", "test.tgt")):
         words = words.replace(name, str(finished.parent / path))
     with FULL.open("w") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "seq2seq", *words.split()],
             cwd=ROOT,
             stdout=full,
@@ -415,13 +418,14 @@ def test_a_full_stdout_fails_with_one_line(finished: Path, words: str) -> None:
             check=False,
         )
     expected = "seq2seq: error: standard output: cannot be written (No space left on device)\n"
-    errors = [line for line in done.stderr.splitlines(True) if not line.startswith("note: ")]
-    assert (done.returncode, "".join(errors)) == (1, expected)
+    errors = [line for line in process.stderr.splitlines(True) if not line.startswith("note: ")]
+    assert (process.returncode, "".join(errors)) == (1, expected)
 
 
 def test_output_through_a_link_goes_to_the_file_behind_it(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    link, real = tmp_path / "link", tmp_path / "folder" / "real"
+    link = tmp_path / "link"
+    real = tmp_path / "folder" / "real"
     link.symlink_to(real)
     tgt = str(finished.parent / "test.tgt")
     assert main(["evaluate", "--hyp", tgt, "-r", tgt, "--json", str(link)]) == 0

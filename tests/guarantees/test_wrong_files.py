@@ -70,15 +70,15 @@ def test_a_compressed_config_is_reported(folder: Path, capsys: pytest.CaptureFix
     assert folder.exists()
 
 
-@pytest.mark.parametrize("more", [[], ["--stream"]])
+@pytest.mark.parametrize("arguments", [[], ["--stream"]])
 def test_an_archive_on_standard_input_is_reported(
     tiny_runs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    more: list[str],
+    arguments: list[str],
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(archive())))
-    assert main(["translate", "-m", str(tiny_runs["luong"]), *more]) == 2
+    assert main(["translate", "-m", str(tiny_runs["luong"]), *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
@@ -86,14 +86,17 @@ def test_an_archive_on_standard_input_is_reported(
     )
 
 
-@pytest.mark.parametrize("more", [[], ["--stream"]])
+@pytest.mark.parametrize("arguments", [[], ["--stream"]])
 def test_a_line_that_is_too_long_is_refused(
-    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
 ) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"ba ki\n" + b"bu " * (30 << 20), 1))
     words = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(path), "--batch-size", "1"]
-    assert main([*words, *more]) == 2
+    assert main([*words, *arguments]) == 2
     err = capsys.readouterr().err
     assert f"{path}:2: the line is longer than 16 MiB. Give one sentence per line\n" in err
 
