@@ -138,6 +138,9 @@ def test_weights_of_several_corpora_must_not_change(tmp_path: Path) -> None:
     assert changed_keys(old, corpora(1, 0.5)) == []
     assert changed_keys(old, corpora(1, 0.25)) == ["data.train.2.weight: 0.5 -> 0.25"]
     paths = with_paths(old, lambda path: tmp_path / path.name)
-    assert [each.file for each in paths.data.train] == [tmp_path / "1.tsv", tmp_path / "0.5.tsv"]
+    assert [corpus.file for corpus in paths.data.train] == [
+        tmp_path / "1.tsv",
+        tmp_path / "0.5.tsv",
+    ]
     assert paths.data.valid.file == tmp_path / "valid.tsv"
     assert changed_keys(old, paths) == []

@@ -202,7 +202,9 @@ def test_layers_are_one_number_or_one_for_each_network(
     ],
 )
 def test_wrong_maps_are_refused_by_key(tmp_path: Path, model: str, messages: list[str]) -> None:
-    assert errors_in(tmp_path, f"model: {model}") == [f"line 9: model.{each}" for each in messages]
+    assert errors_in(tmp_path, f"model: {model}") == [
+        f"line 9: model.{message}" for message in messages
+    ]
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def test_consistency_needs_any_dropout(tmp_path: Path) -> None:
 
 
 def test_a_change_is_shown_by_part(tmp_path: Path) -> None:
-    old, new = load(tmp_path, "{dropout: 0.3}"), load(tmp_path, "{dropout: {word: 0.1}}")
+    old = load(tmp_path, "{dropout: 0.3}")
+    new = load(tmp_path, "{dropout: {word: 0.1}}")
     assert changed_keys(old, new) == [
         "model.dropout.word: 0.0 -> 0.1",
         *(f"model.dropout.{part}: 0.3 -> 0.2" for part in ("embedding", "hidden", "output")),

@@ -324,13 +324,13 @@ def test_the_size_is_a_number_or_auto(tmp_path: Path) -> None:
 
 
 def test_models_are_one_or_a_pair_and_may_be_moved(tmp_path: Path) -> None:
-    one = load(tmp_path, "vocabulary: {model: a.model}")
-    assert one.vocabulary.model == (Path("a.model"),)
+    single_model = load(tmp_path, "vocabulary: {model: a.model}")
+    assert single_model.vocabulary.model == (Path("a.model"),)
     pair = ("vocabulary.joint=false", "vocabulary.model=a.model, b.model")
     assert load(tmp_path, overrides=pair).vocabulary.model == (Path("a.model"), Path("b.model"))
-    assert read_config_file(write_config(tmp_path, dump_config(one))) == (one, [])
-    assert changed_keys(one, load(tmp_path, overrides=("vocabulary.model=b.model",))) == []
-    assert with_paths(one, Path.absolute).vocabulary.model == (Path("a.model").absolute(),)
+    assert read_config_file(write_config(tmp_path, dump_config(single_model))) == (single_model, [])
+    assert changed_keys(single_model, load(tmp_path, overrides=("vocabulary.model=b.model",))) == []
+    assert with_paths(single_model, Path.absolute).vocabulary.model == (Path("a.model").absolute(),)
     (line,) = errors_in(tmp_path, "vocabulary: {model: [a.model, b.model]}")
     assert "joint: must be false with two models; a joint vocabulary has one" in line
     (line,) = errors_in(tmp_path, overrides=("vocabulary.model=a,b,c", "vocabulary.joint=false"))
@@ -450,7 +450,8 @@ def test_the_documentation_lists_every_key_with_its_default(tmp_path: Path) -> N
     for name in ("seed", "vocabulary", "model", "training", "decoding"):
         assert getattr(config, name) == getattr(minimal, name)
     assert (config.data.test, config.data.max_length) == (None, minimal.data.max_length)
-    tree, dumped = yaml.safe_load(block), yaml.safe_load(dump_config(config))
+    tree = yaml.safe_load(block)
+    dumped = yaml.safe_load(dump_config(config))
     assert tree.keys() == dumped.keys()
     for name in ("data", "vocabulary", "model", "training", "decoding"):
         assert tree[name].keys() == dumped[name].keys()

@@ -141,9 +141,9 @@ def test_a_request_has_the_bounds_and_reaches_the_settings(item: Item) -> None:
     assert keys[item.name]["default"] == item.default
 
     value = other_value(item)
-    given: dict[str, Any] = {item.name: value}
+    option_fields: dict[str, Any] = {item.name: value}
     body = v1.TranslateLines.model_validate(
-        {"text": "A tree.", **({"sampling": given} if of_sampling else given)}
+        {"text": "A tree.", **({"sampling": option_fields} if of_sampling else option_fields)}
     )
     settings = v1._settings(DEFAULT_SETTINGS, body)
     assert getattr(record_of(settings, item), item.name) == value
@@ -165,12 +165,14 @@ def test_options_that_exclude_each_other_are_refused_as_the_caller_spells_them(
     values = {"sampling": Sampling(2), "groups": 2, "glossary": glossary}
     arguments_of_call = {"beam_size": 4, "constraints": ["baum"]}
     chosen = {name: value for name, value in values.items() if name in (this, that)}
-    others = {name: value for name, value in arguments_of_call.items() if name in (this, that)}
+    excluding_arguments = {
+        name: value for name, value in arguments_of_call.items() if name in (this, that)
+    }
     text = f"^{this} cannot be used with {that}; remove one of them$"
-    if others:
+    if excluding_arguments:
         settings = SearchSettings(**chosen)
         with pytest.raises(UserError, match=text):
-            Translator.load(EXPORT).translate("A tree.", **others, settings=settings)
+            Translator.load(EXPORT).translate("A tree.", **excluding_arguments, settings=settings)
     else:
         with pytest.raises(UserError, match=text):
             SearchSettings(**chosen)

@@ -45,9 +45,9 @@ def test_a_number_is_an_unknown_key_without_a_hint(tmp_path: Path, key: str) -> 
 
 def test_common_names_of_other_tools_lead_to_existing_keys(tmp_path: Path) -> None:
     assert set(_COMMON_NAMES.values()) <= KNOWN.keys()
-    own = {key.rpartition(".")[2] for key in KNOWN}
+    names_of_keys = {key.rpartition(".")[2] for key in KNOWN}
     for name, ours in _COMMON_NAMES.items():
-        assert name not in own
+        assert name not in names_of_keys
         assert reason(tmp_path, f"training.{name}") == f"; did you mean '{ours}' ({KNOWN[ours]})?"
 
 
@@ -138,6 +138,8 @@ def test_sections_are_distinguished_from_values() -> None:
 
 def test_of_many_errors_the_first_ones_of_the_file_are_shown() -> None:
     lines = range(MAX_SHOWN + 2, 0, -1)
-    *shown, more = summary(Path("a.yaml"), [ConfigIssue(line, f"error {line}") for line in lines])
-    assert shown == [f"a.yaml:{line}: error {line}" for line in range(1, MAX_SHOWN + 1)]
-    assert more == "a.yaml: ... and 2 more errors"
+    *shown_lines, count_of_others = summary(
+        Path("a.yaml"), [ConfigIssue(line, f"error {line}") for line in lines]
+    )
+    assert shown_lines == [f"a.yaml:{line}: error {line}" for line in range(1, MAX_SHOWN + 1)]
+    assert count_of_others == "a.yaml: ... and 2 more errors"

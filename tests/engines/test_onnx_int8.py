@@ -115,16 +115,16 @@ def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
     case = Case("luong", "dot", True, layers)
     model = with_encoder(layer_class, layers, bidirectional, reverse, residual, case)
     src = SRC.clamp(max=V - 1)
-    found = run(quantized(model)[0], src=src.numpy(), src_lengths=LENGTHS.numpy())
+    outputs = run(quantized(model)[0], src=src.numpy(), src_lengths=LENGTHS.numpy())
     memory, state = model.start(model.encode(src, LENGTHS))
     expected = {"memory_values": memory.values.detach().numpy()}
     expected["hidden"] = state.hidden.detach().numpy()
     if layer_class.has_cell:
         expected["cell"] = state.cell.detach().numpy()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1)
-        assert np.abs(found[name] - values).mean() < 0.01
-    for row, length in zip(found["memory_values"], LENGTHS.tolist(), strict=True):
+        np.testing.assert_allclose(outputs[name], values, rtol=0, atol=0.1)
+        assert np.abs(outputs[name] - values).mean() < 0.01
+    for row, length in zip(outputs["memory_values"], LENGTHS.tolist(), strict=True):
         assert not row[length:].any()
 
 
@@ -132,16 +132,17 @@ def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
 def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
     layer_class: type[RecurrentLayer],
 ) -> None:
-    graph, src = quantized(with_encoder(layer_class))[0], SRC.clamp(max=V - 1).numpy()
-    together = run(graph, src=src, src_lengths=LENGTHS.numpy())
-    states = [name for name in together if name.startswith(("hidden", "cell"))]
+    graph = quantized(with_encoder(layer_class))[0]
+    src = SRC.clamp(max=V - 1).numpy()
+    in_one_batch = run(graph, src=src, src_lengths=LENGTHS.numpy())
+    states = [name for name in in_one_batch if name.startswith(("hidden", "cell"))]
     assert len(states) == (2 if layer_class.has_cell else 1)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = run(graph, src=src[row : row + 1, :length], src_lengths=np.array([length]))
+        single = run(graph, src=src[row : row + 1, :length], src_lengths=np.array([length]))
         for name in ("memory_values", "memory_keys"):
-            assert np.array_equal(alone[name][0], together[name][row, :length])
+            assert np.array_equal(single[name][0], in_one_batch[name][row, :length])
         for name in states:
-            assert np.array_equal(alone[name][0], together[name][row])
+            assert np.array_equal(single[name][0], in_one_batch[name][row])
 
 
 @one_quick(
@@ -221,7 +222,8 @@ def test_a_table_is_stored_in_int8() -> None:
         make("Add", ["product", "bias"], ["log_probs"]),
     ]
     weights = {"table": table, "matrix": weight.T.copy(), "bias": np.ones(5, np.float32)}
-    inputs, outputs = [declare("ids", INT, ["rows"])], [declare("log_probs", FLOAT, ["rows", 5])]
+    inputs = [declare("ids", INT, ["rows"])]
+    outputs = [declare("log_probs", FLOAT, ["rows", 5])]
     graph = Graph(nodes, weights, inputs, outputs)
     quantize_graphs(Graph([], {}, [], []), graph)
     values = run(graph, ids=np.arange(9))["log_probs"]

@@ -47,18 +47,26 @@ def requests(count: int = 90) -> list[Request]:
     return [Request(rng.integers(4, 11, length).tolist(), 8 + length % 3) for length in lengths]
 
 
-def equal(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+def equal(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
     """Assert equal results of the same kernels."""
-    for hypotheses, others in zip(found, expected, strict=True):
-        assert [each.ids for each in hypotheses] == [each.ids for each in others]
-        for one, other in zip(hypotheses, others, strict=True):
-            np.testing.assert_allclose(one.score, other.score, rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(one.log_probs, other.log_probs, rtol=1e-5, atol=1e-5)
-            assert (one.attention_weights is None) == (other.attention_weights is None)
-            if one.attention_weights is not None:
+    for hypotheses, expected_list in zip(actual, expected, strict=True):
+        assert [candidate.ids for candidate in hypotheses] == [
+            candidate.ids for candidate in expected_list
+        ]
+        for hypothesis, expected_hypothesis in zip(hypotheses, expected_list, strict=True):
+            np.testing.assert_allclose(
+                hypothesis.score, expected_hypothesis.score, rtol=1e-5, atol=1e-5
+            )
+            np.testing.assert_allclose(
+                hypothesis.log_probs, expected_hypothesis.log_probs, rtol=1e-5, atol=1e-5
+            )
+            assert (hypothesis.attention_weights is None) == (
+                expected_hypothesis.attention_weights is None
+            )
+            if hypothesis.attention_weights is not None:
                 np.testing.assert_allclose(
-                    np.asarray(one.attention_weights),
-                    np.asarray(other.attention_weights),
+                    np.asarray(hypothesis.attention_weights),
+                    np.asarray(expected_hypothesis.attention_weights),
                     atol=1e-5,
                 )
 
@@ -78,24 +86,25 @@ def on_device(model: Model) -> TorchEngine:
 @one_quick("name", SEARCHES, quick={0, 2})
 def test_results_are_those_on_the_cpu(name: str) -> None:
     for case in CASES if name in ("greedy", "beam") else CASES[::3]:
-        model, asked = small(case), requests(90 if case is CASES[0] else 20)
+        model = small(case)
+        asked = requests(90 if case is CASES[0] else 20)
         with simulated():
-            found = search(on_device(model), asked, SEARCHES[name])
-        check_other_kernels(found, search(TorchEngine(model, CPU), asked, SEARCHES[name]))
+            lists = search(on_device(model), asked, SEARCHES[name])
+        check_other_kernels(lists, search(TorchEngine(model, CPU), asked, SEARCHES[name]))
 
 
 def test_phrases_ensembles_and_copied_tokens_as_on_the_cpu() -> None:
     copying = make_copying_model(Case("luong", "general", True, 1)).float().eval()
-    both = Ensemble([small(CASES[0]), small(CASES[3])])
+    ensemble = Ensemble([small(CASES[0]), small(CASES[3])])
     lexical = [
         request._replace(lexical=lexical_of([([7, 8], False)], frozenset()))
         for request in requests(12)
     ]
-    for model in (copying, both):
+    for model in (copying, ensemble):
         for asked in (requests(20), [*lexical, *requests(9)]):
             with simulated():
-                found = search(on_device(model), asked, SEARCHES["beam"])
-            check_other_kernels(found, search(TorchEngine(model, CPU), asked, SEARCHES["beam"]))
+                lists = search(on_device(model), asked, SEARCHES["beam"])
+            check_other_kernels(lists, search(TorchEngine(model, CPU), asked, SEARCHES["beam"]))
 
 
 def test_tensors_are_used_again_by_later_searches() -> None:
@@ -122,8 +131,8 @@ def test_threads_search_at_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    for found in results:
-        equal(found, expected)
+    for lists in results:
+        equal(lists, expected)
 
 
 def test_slots_take_few_numbers_and_fewer_for_long_sources() -> None:
@@ -155,10 +164,11 @@ class Small(TorchEngine):
 
 
 def test_out_of_memory_halves_the_slots_and_loses_no_sentence() -> None:
-    engine, plain = Small(9), TorchEngine(small(CASES[0]), CPU)
+    engine = Small(9)
+    plain = TorchEngine(small(CASES[0]), CPU)
     counted: list[int] = []
-    found = search(engine, requests(), SEARCHES["beam"], counted.append)
-    equal(found, search(plain, requests(), SEARCHES["beam"]))
+    lists = search(engine, requests(), SEARCHES["beam"], counted.append)
+    equal(lists, search(plain, requests(), SEARCHES["beam"]))
     assert sorted(counted) == list(range(90))
     assert engine.failed
     with pytest.raises(torch.OutOfMemoryError):
@@ -168,7 +178,8 @@ def test_out_of_memory_halves_the_slots_and_loses_no_sentence() -> None:
 def test_a_device_is_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated():
         model = make_model(CASES[0]).to(DEVICE)
-        engine, of_cpu = TorchEngine(model, DEVICE), TorchEngine(make_model(CASES[0]), CPU)
+        engine = TorchEngine(model, DEVICE)
+        of_cpu = TorchEngine(make_model(CASES[0]), CPU)
         search(engine, requests(3), SEARCHES["greedy"])
         process = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: process + 1)

@@ -87,7 +87,8 @@ def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
     model = model.eval()
     single = copy.deepcopy(model).float()
     encoder, decoder = trace(copy.deepcopy(single))
-    encode, advance = Session(encoder), Session(decoder)
+    encode = Session(encoder)
+    advance = Session(decoder)
     rows = torch.arange(len(src)).repeat_interleave(K)
     values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
     names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
@@ -98,13 +99,13 @@ def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
     for ids, expected, rounded in steps:
         results = advance(values | {"ids": ids.numpy()})
         for name, tensor in expected.items():
-            other = rounded[name]
-            assert (name in results) == (tensor is not None) == (other is not None)
-            if tensor is not None and other is not None:
-                wanted = tensor.detach().numpy()
-                error = np.abs(other.detach().numpy() - wanted).max()
+            rounded_tensor = rounded[name]
+            assert (name in results) == (tensor is not None) == (rounded_tensor is not None)
+            if tensor is not None and rounded_tensor is not None:
+                expected_values = tensor.detach().numpy()
+                error = np.abs(rounded_tensor.detach().numpy() - expected_values).max()
                 np.testing.assert_allclose(
-                    results[name], wanted, rtol=0, atol=tolerance + 4 * error
+                    results[name], expected_values, rtol=0, atol=tolerance + 4 * error
                 )
         values |= {name: results[f"next_{name}"] for name in names}
 
@@ -153,10 +154,11 @@ def test_logarithms_and_sums_do_not_depend_on_the_other_rows() -> None:
     model = make_copying_model(Case("luong", "general", True, 1)).float().eval()
     encode, advance = map(Session, trace(model))
     generator = np.random.default_rng(1)
-    src, lengths = generator.integers(3, V, (9, 16)), np.full(9, 16)
+    src = generator.integers(3, V, (9, 16))
+    lengths = np.full(9, 16)
     values = encode({"src": src, "src_lengths": lengths}) | {"ids": generator.integers(3, V, 9)}
     values["copied"] = generator.random((9, 16), np.float32)
-    together = advance(values)
+    all_rows = advance(values)
     for row in range(9):
         alone = advance({name: part[row : row + 1] for name, part in values.items()})
         for name, part in alone.items():

@@ -50,7 +50,7 @@ def external(model: ModelProto) -> None:
 
 def external_in_a_body(model: ModelProto) -> None:
     (loop, *_) = (node for node in model.graph.node if node.op_type == "Scan")
-    body = next(one.g for one in loop.attribute if one.HasField("g"))
+    body = next(attribute.g for attribute in loop.attribute if attribute.HasField("g"))
     tensor = numpy_helper.from_array(np.zeros(3, np.float32), "stolen")
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -281,9 +281,9 @@ def test_a_spoiled_export_is_reported_in_one_line(
     path = folder / "decoder.onnx"
     path.write_bytes(changed(path.read_bytes(), external))
     description = (folder / "export.json").read_text(encoding="utf-8")
-    stored = json.loads(description)
-    stored["sha256"]["decoder.onnx"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (folder / "export.json").write_text(json.dumps(stored), encoding="utf-8")
+    description_tree = json.loads(description)
+    description_tree["sha256"]["decoder.onnx"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "export.json").write_text(json.dumps(description_tree), encoding="utf-8")
     (tmp_path / "secret.txt").write_text("secret" * 10_000, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="cannot be used: has weights in another file; export"):
@@ -318,11 +318,11 @@ def test_a_description_of_other_types_is_reported_in_one_line(
     folder = tmp_path / "export"
     export_runs([tiny_runs["luong"]], folder)
     path = folder / "export.json"
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    description = json.loads(path.read_text(encoding="utf-8"))
     *sections, last = key.split(".")
-    place = stored[sections[0]] if sections else stored
+    place = description[sections[0]] if sections else description
     place[last] = value
-    path.write_text(json.dumps(stored), encoding="utf-8")
+    path.write_text(json.dumps(description), encoding="utf-8")
     with pytest.raises((UserError, RunError)) as raised:
         Translator.load(folder).translate("ba")
     assert str(raised.value).isprintable()
@@ -364,12 +364,12 @@ VALUES = (
 )
 
 
-def places(tree: object, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(tree: object, parent_keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the paths of all values in a tree of JSON."""
     entries = tree.items() if isinstance(tree, dict) else ()
     for key, value in [*entries, *enumerate(tree if isinstance(tree, list) else ())]:
-        yield (*above, key)
-        yield from places(value, (*above, key))
+        yield (*parent_keys, key)
+        yield from places(value, (*parent_keys, key))
 
 
 @pytest.mark.thorough
@@ -377,22 +377,23 @@ def places(tree: object, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 def test_mutated_descriptions_translate_or_are_reported_in_one_line(
     seed: int, tiny_runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder, draw = tmp_path / "export", random.Random(seed)
+    folder = tmp_path / "export"
+    draw = random.Random(seed)
     export_runs([tiny_runs["bahdanau"]], folder)
     path = folder / "export.json"
     content = path.read_text(encoding="utf-8")
     everywhere = list(places(json.loads(content)))
     for _ in range(25):
-        stored = json.loads(content)
-        *above, last = draw.choice(everywhere)
-        place = stored
-        for key in above:
+        description = json.loads(content)
+        *parent_keys, last = draw.choice(everywhere)
+        place = description
+        for key in parent_keys:
             place = place[key]
         place[last] = draw.choice(VALUES)
-        path.write_text(json.dumps(stored), encoding="utf-8")
+        path.write_text(json.dumps(description), encoding="utf-8")
         messages = []
         try:
             Translator.load(folder).translate("ba lo.")
         except (UserError, RunError) as error:
             messages.append(str(error))
-        assert all(map(str.isprintable, messages)), (above, last)
+        assert all(map(str.isprintable, messages)), (parent_keys, last)

@@ -81,7 +81,8 @@ def insert_growing(graph: onnx.GraphProto, draw: random.Random, values: list[str
     last = draw.choice(values)
     for number in range(count):
         result = f"fuzz.{number}"
-        inputs, attributes = [last, last], {}
+        inputs = [last, last]
+        attributes = {}
         if kind in ("Tile", "Expand"):
             inputs = [last, "fuzz.sizes"]
         elif kind == "ConstantOfShape":
@@ -106,7 +107,8 @@ def test_spoiled_graphs_are_refused_or_computed(seed: int, graphs: list[GraphFil
     """Whatever is accepted computes a first step, or fails as RunError."""
     draw = random.Random(seed)
     messages = []
-    src, lengths = np.full((2, S), 5, np.int64), np.array([S, 2])
+    src = np.full((2, S), 5, np.int64)
+    lengths = np.array([S, 2])
     tracemalloc.start()
     for _ in range(GRAPHS // 10):
         original = draw.choice(graphs)

@@ -40,8 +40,8 @@ def test_bleu_of_any_part_equals_that_of_sacrebleu(lowercase: bool) -> None:
     counts = metrics.counts_by("bleu", SYSTEMS[0], REFERENCES, lowercase)
     for rows in (range(60), range(5, 31), [7], [3, 3, 40]):
         hypotheses, references = ([side[row] for row in rows] for side in (SYSTEMS[0], REFERENCES))
-        wanted = BLEU(lowercase=lowercase).corpus_score(hypotheses, [references]).score
-        assert metrics.score_of("bleu", counts[list(rows)]) == pytest.approx(wanted)
+        expected = BLEU(lowercase=lowercase).corpus_score(hypotheses, [references]).score
+        assert metrics.score_of("bleu", counts[list(rows)]) == pytest.approx(expected)
 
 
 def bleu_counts(hypotheses: list[str], references: list[str]) -> Counts:
@@ -60,8 +60,10 @@ def test_the_resamples_equal_those_of_sacrebleu() -> None:
     counts = bleu_counts(SYSTEMS[0], REFERENCES)
     metric = BLEU(references=[REFERENCES])
     statistics = metric._extract_corpus_statistics(SYSTEMS[0], None)
-    _, wanted = _bootstrap_resample(statistics, metric, bootstrap.RESAMPLES)
-    np.testing.assert_allclose(resampled(counts), [each.score for each in wanted], rtol=1e-5)
+    _, expected_scores = _bootstrap_resample(statistics, metric, bootstrap.RESAMPLES)
+    np.testing.assert_allclose(
+        resampled(counts), [score.score for score in expected_scores], rtol=1e-5
+    )
 
 
 def test_all_resamples_use_the_seed_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,30 +116,30 @@ def test_both_tails_are_counted() -> None:
 
 def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
     """Return p-values of pairs of systems that differ only by chance."""
-    found = []
+    p_values = []
     for _ in range(tests):
         references = sentences(sentence_count)
         counts = [bleu_counts(noisy(references, 0.3), references) for _ in range(2)]
-        first, second = (resampled(each, 100) for each in counts)
+        first, second = (resampled(system_counts, 100) for system_counts in counts)
         difference = bleu_of(counts[1]) - bleu_of(counts[0])
-        found.append(bootstrap.two_sided_p_value(difference, second - first))
-    return np.array(found)
+        p_values.append(bootstrap.two_sided_p_value(difference, second - first))
+    return np.array(p_values)
 
 
 @pytest.mark.thorough
 def test_the_rate_of_false_positives_equals_the_level() -> None:
     """At 200 tests the share of p below 0.05 has a standard error of 1.5 points."""
-    found = null_p_values(100, 200)
-    assert 0.01 < np.mean(found < 0.05) < 0.095
-    assert 0.4 < np.mean(found < 0.5) < 0.6
-    assert found.max() > 0.95
+    p_values = null_p_values(100, 200)
+    assert 0.01 < np.mean(p_values < 0.05) < 0.095
+    assert 0.4 < np.mean(p_values < 0.5) < 0.6
+    assert p_values.max() > 0.95
 
 
 def test_false_positives_are_rare() -> None:
-    found = null_p_values(40, 40)
-    assert np.mean(found < 0.05) < 0.25
-    assert 0.25 < np.mean(found < 0.5) < 0.75
-    assert found.max() > 0.6  # sacrebleu's rule never exceeds one half
+    p_values = null_p_values(40, 40)
+    assert np.mean(p_values < 0.05) < 0.25
+    assert 0.25 < np.mean(p_values < 0.5) < 0.75
+    assert p_values.max() > 0.6  # sacrebleu's rule never exceeds one half
 
 
 @pytest.mark.parametrize("differing", [0, 1, 4, 19, 20, 21])
@@ -156,7 +158,8 @@ def test_few_differences_have_no_p_value(differing: int) -> None:
 
 
 def test_sentences_that_differ_in_any_seed_are_counted() -> None:
-    first, second = np.zeros((5, 3)), np.zeros((5, 3))
+    first = np.zeros((5, 3))
+    second = np.zeros((5, 3))
     second[1, 2] = second[3, 0] = 1
     third = np.zeros((5, 3))
     third[3] = 2
@@ -168,7 +171,9 @@ def test_sentences_that_differ_in_any_seed_are_counted() -> None:
 
 @pytest.mark.parametrize("lines", [1, 2, bootstrap.MIN_SENTENCES - 1])
 def test_few_sentences_have_no_interval_and_no_p_value(lines: int) -> None:
-    first, second, references = (each[:lines] for each in (*SYSTEMS[:2], REFERENCES))
+    first, second, references = (
+        lines_of_system[:lines] for lines_of_system in (*SYSTEMS[:2], REFERENCES)
+    )
     for score in metrics.score(first, [references]).values():
         assert score.ci is None
         assert "bs:" not in score.signature
@@ -190,9 +195,9 @@ def test_intervals_stay_within_the_range_of_the_score(share: float) -> None:
             references = sentences(lines)
             scores = metrics.score(noisy(references, share), [references], bootstrap=200)
             bleu, chrf, ter = scores.values()
-            for each in (bleu, chrf, ter):
-                assert each.ci is not None
-                assert 0 <= each.ci[0] <= each.ci[1]
+            for score in (bleu, chrf, ter):
+                assert score.ci is not None
+                assert 0 <= score.ci[0] <= score.ci[1]
             assert bleu.ci is not None
             assert chrf.ci is not None
             assert max(bleu.ci[1], chrf.ci[1]) <= 100 + 1e-9
@@ -242,14 +247,14 @@ class SimulatedSystems(NamedTuple):
     def p_values(self, seeds: int, tests: int) -> np.ndarray:
         """Return the p-values [tests, 2] for these models, and with the seeds."""
         generator = np.random.default_rng(17)
-        found = []
+        pairs = []
         for _ in range(tests):
             resamples = Resamples(SENTENCES, 100)
             drawn = self.draw(seeds, generator)
             systems = [resamples.of_system(list(system), np.mean) for system in drawn]
             tested = bootstrap.difference(*systems, resamples)
-            found.append((tested.p_value, tested.seeds_p_value))
-        return np.array(found, dtype=float)
+            pairs.append((tested.p_value, tested.seeds_p_value))
+        return np.array(pairs, dtype=float)
 
 
 def randomised_p_value(values: np.ndarray, generator: np.random.Generator) -> float:

@@ -250,7 +250,8 @@ def test_the_table_shows_all_fields_of_the_scores() -> None:
 
 def test_a_system_with_almost_no_match_has_an_interval() -> None:
     """Some resamples then have no match at all."""
-    hypotheses, references = ["a b c d e"] + ["x"] * 30, ["a b c d e"] + ["y"] * 30
+    hypotheses = ["a b c d e"] + ["x"] * 30
+    references = ["a b c d e"] + ["y"] * 30
     low, high = score(hypotheses, [references])["bleu"].ci or (1.0, 0.0)
     assert low <= high
     assert compare(hypotheses, hypotheses, [references])["bleu"].p_value == 1

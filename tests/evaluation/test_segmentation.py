@@ -36,9 +36,9 @@ SPACED = [
 @pytest.mark.parametrize("script", UNSPACED)
 def test_the_script_of_text_without_spaces_is_found_whatever_the_code(script: str) -> None:
     for code in CODES:
-        found = segmentation_of(code, [UNSPACED[script]])
-        is_japanese = {found.script, code} <= {"Japanese", "jp", "japanese"}
-        assert found.script == script or is_japanese, code
+        segmentation = segmentation_of(code, [UNSPACED[script]])
+        is_japanese = {segmentation.script, code} <= {"Japanese", "jp", "japanese"}
+        assert segmentation.script == script or is_japanese, code
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_the_script_of_text_without_spaces_is_found_whatever_the_code(script: st
 )
 def test_identical_text_without_spaces_has_the_full_score(script: str, code: str) -> None:
     references = UNSPACED[script]
-    found = segmentation_of(code, [references])
-    scores = metrics.score(references, [references], segmentation=found, bootstrap=0)
+    segmentation = segmentation_of(code, [references])
+    scores = metrics.score(references, [references], segmentation=segmentation, bootstrap=0)
     assert scores["bleu"].score == pytest.approx(100)
     assert scores["ter"].score == 0
-    assert f"tok:{found.tokenize}|" in scores["bleu"].signature
-    assert metrics.score_by("bleu", references, references, found) == pytest.approx(100)
-    note = found.note()
+    assert f"tok:{segmentation.tokenize}|" in scores["bleu"].signature
+    assert metrics.score_by("bleu", references, references, segmentation) == pytest.approx(100)
+    note = segmentation.note()
     assert note is not None
-    assert str(found.script) in note
-    assert f"tokenizer {found.tokenize}" in note
+    assert str(segmentation.script) in note
+    assert f"tokenizer {segmentation.tokenize}" in note
     assert "\n" not in note
 
 
@@ -78,20 +78,20 @@ def test_chinese_and_japanese_differ_by_kana_or_by_code() -> None:
 
 
 def test_a_chosen_tokenizer_replaces_that_of_the_script_and_is_noted() -> None:
-    found = segmentation_of("ja", [JAPANESE], "13a")
-    assert found == Segmentation("13a", True, "Japanese")
-    assert "counts text between spaces as one word" in (found.note() or "")
+    segmentation = segmentation_of("ja", [JAPANESE], "13a")
+    assert segmentation == Segmentation("13a", True, "Japanese")
+    assert "counts text between spaces as one word" in (segmentation.note() or "")
     assert segmentation_of("en", [SPACED[0]], "intl").tokenize == "intl"
 
 
 @pytest.mark.parametrize("references", [CHINESE, JAPANESE])
 def test_ter_has_sacrebleus_asian_options(references: list[str]) -> None:
     hypotheses = [line[:3] + line[4:] for line in references]
-    found = segmentation_of("", [references])
-    ter = metrics.score(hypotheses, [references], segmentation=found, bootstrap=0)["ter"]
+    segmentation = segmentation_of("", [references])
+    ter = metrics.score(hypotheses, [references], segmentation=segmentation, bootstrap=0)["ter"]
     assert ter is not None
-    wanted = TER(normalized=True, asian_support=True, case_sensitive=True)
-    assert ter.score == wanted.corpus_score(hypotheses, [references]).score
+    sacrebleus_ter = TER(normalized=True, asian_support=True, case_sensitive=True)
+    assert ter.score == sacrebleus_ter.corpus_score(hypotheses, [references]).score
     plain = TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
     assert ter.score < plain == 100
     assert "norm:yes|punct:yes|asian:yes" in ter.signature

@@ -100,11 +100,11 @@ def outputs_of(model: Seq2Seq) -> Tensor:
         return model.project(outputs)
 
 
-def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert list(found) == list(wanted)
-    for name, tensor in wanted.items():
-        assert found[name].dtype == tensor.dtype, name
-        assert torch.equal(found[name], tensor), name
+def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert list(actual) == list(expected)
+    for name, tensor in expected.items():
+        assert actual[name].dtype == tensor.dtype, name
+        assert torch.equal(actual[name], tensor), name
 
 
 @dataclass
@@ -125,7 +125,8 @@ class State:
 
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
-        step, bleu = PROGRESS.step, PROGRESS.best_score
+        step = PROGRESS.step
+        bleu = PROGRESS.best_score
         header = weights_header(LIMIT, step, bleu, origin)
         save_weights(folder / BEST, named_weights(self.model), header)
 
@@ -158,7 +159,8 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     shutil.copytree(tiny_runs["luong"], folder)
     loaded = load_model(folder, CPU)
-    vocabularies, config = loaded.vocabularies, loaded.config
+    vocabularies = loaded.vocabularies
+    config = loaded.config
     state = new_state(config, vocabularies, seed=3)
     state.step(seed=4)
     state.save(folder)
@@ -185,7 +187,9 @@ def test_best_weights_are_restored_bitwise(
     config = edited(config, "vocabulary", joint=joint)
     vocabularies = tiny_vocabularies
     if not joint:
-        vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies[:2]))
+        vocabularies = Vocabularies(
+            *(Vocabulary(vocabulary.model) for vocabulary in tiny_vocabularies[:2])
+        )
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
@@ -193,7 +197,8 @@ def test_best_weights_are_restored_bitwise(
     save_weights(tmp_path / BEST, named_weights(model), header)
 
     run = load_model(tmp_path, CPU)
-    loaded, same_vocabularies = run.model, run.vocabularies
+    loaded = run.model
+    same_vocabularies = run.vocabularies
 
     assert_same(loaded.state_dict(), model.state_dict())
     # With requires_grad, torch may use another kernel that differs in the last bits.
@@ -201,9 +206,10 @@ def test_best_weights_are_restored_bitwise(
     assert (run.limit, run.config, run.step) == (LIMIT, config, 17)
     assert same_vocabularies.joint == joint
     sides = zip(same_vocabularies[:2], vocabularies[:2], strict=True)
-    assert all(side.model == other.model for side, other in sides)
+    assert all(side.model == loaded_side.model for side, loaded_side in sides)
     assert same_vocabularies.names is None
-    src, tgt = loaded.encoder.embedding.weight, loaded.tgt_embedding.weight
+    src = loaded.encoder.embedding.weight
+    tgt = loaded.tgt_embedding.weight
     assert (loaded.projection.weight.data_ptr() == tgt.data_ptr()) == tied  # in-memory model
     assert (src.data_ptr() == tgt.data_ptr()) == (tied and joint)
     assert not loaded.training
@@ -216,16 +222,16 @@ def test_the_best_weights_are_intact_with_the_vocabulary_of_their_run_alone(
 ) -> None:
     loaded = load_model(tiny_runs["luong"], torch.device("cpu"))
     assert best_is_intact(tiny_runs["luong"], loaded.config, loaded.vocabularies)
-    other = train_vocabularies(loaded.config.vocabulary, *toy_pairs(300, seed=9))
-    assert not best_is_intact(tiny_runs["luong"], loaded.config, other)
+    other_vocabularies = train_vocabularies(loaded.config.vocabulary, *toy_pairs(300, seed=9))
+    assert not best_is_intact(tiny_runs["luong"], loaded.config, other_vocabularies)
 
 
 def test_a_tied_weight_is_saved_once(run: Path) -> None:
     config = read_config(run)
     untied = edited(config, "model", tie_embeddings=False)
     sizes = []
-    for each in (config, untied):
-        state = new_state(each, load_vocabularies(run / VOCABULARY), seed=6)
+    for config_of_case in (config, untied):
+        state = new_state(config_of_case, load_vocabularies(run / VOCABULARY), seed=6)
         model = state.model
         state.save_best(run)
         header, data = plain_safetensors(run / BEST)
@@ -248,39 +254,40 @@ def test_the_length_limit_grows_with_the_source_and_is_positive() -> None:
 def test_a_training_state_is_restored_bitwise(
     run: Path, tiny_vocabularies: Vocabularies, optimizer: str
 ) -> None:
-    chosen = OptimizerConfig.model_validate({optimizer: 0.01})
-    config = edited(read_config(run), "training", optimizer=chosen)
+    optimizer_config = OptimizerConfig.model_validate({optimizer: 0.01})
+    config = edited(read_config(run), "training", optimizer=optimizer_config)
     state = new_state(config, tiny_vocabularies, seed=7)
     for seed in range(3):
         state.step(seed)
     state.save(run)
-    other = new_state(config, tiny_vocabularies, seed=8)
-    other.step(seed=99)  # its moments are to be replaced
-    kept = list(other.averages.values())
+    loaded_state = new_state(config, tiny_vocabularies, seed=8)
+    loaded_state.step(seed=99)  # its moments are to be replaced
+    averages_before = list(loaded_state.averages.values())
 
-    loaded = other.load(run)
+    loaded = loaded_state.load(run)
 
     assert loaded.limit == LIMIT
     assert loaded.progress.to_header() == PROGRESS.to_header()
     assert loaded.progress.skipped_steps() == [16]
     assert loaded.progress.seconds == 98.7654321
     assert not loaded.tensors  # memory is released
-    assert_same(named_weights(other.model), named_weights(state.model))
-    assert_same(other.averages, state.averages)
+    assert_same(named_weights(loaded_state.model), named_weights(state.model))
+    assert_same(loaded_state.averages, state.averages)
     assert all(
-        a is b for a, b in zip(kept, other.averages.values(), strict=True)
+        a is b for a, b in zip(averages_before, loaded_state.averages.values(), strict=True)
     )  # loaded in place
     moments = 0
-    for mine, theirs in zip(state.model.parameters(), other.model.parameters(), strict=True):
-        wanted = state.optimizer.state[mine]
+    for mine, theirs in zip(state.model.parameters(), loaded_state.model.parameters(), strict=True):
+        expected_moments = state.optimizer.state[mine]
         assert_same(
-            dict(sorted(other.optimizer.state[theirs].items())), dict(sorted(wanted.items()))
+            dict(sorted(loaded_state.optimizer.state[theirs].items())),
+            dict(sorted(expected_moments.items())),
         )
-        moments += len(wanted)
+        moments += len(expected_moments)
     assert moments == (0 if optimizer == "sgd" else 3 * len(named_weights(state.model)))
-    for each in (state, other):
-        each.step(seed=11)
-    assert_same(named_weights(other.model), named_weights(state.model))
+    for state_of_case in (state, loaded_state):
+        state_of_case.step(seed=11)
+    assert_same(named_weights(loaded_state.model), named_weights(state.model))
 
 
 def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabularies) -> None:
@@ -288,9 +295,9 @@ def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabul
     state.step(seed=1)
     state.save(run)
     assert not [name for name in plain_safetensors(run / LAST)[1] if name.startswith("averages.")]
-    other = replace(new_state(read_config(run), tiny_vocabularies, seed=10), averages={})
-    other.load(run)
-    assert_same(named_weights(other.model), named_weights(state.model))
+    loaded_state = replace(new_state(read_config(run), tiny_vocabularies, seed=10), averages={})
+    loaded_state.load(run)
+    assert_same(named_weights(loaded_state.model), named_weights(state.model))
 
 
 # ------------------------------------------------------------------------------------ files on disk
@@ -401,9 +408,11 @@ def test_safetensors_of_another_program_are_refused(run: Path, name: str) -> Non
         load_again(run, name)
 
 
-@pytest.mark.parametrize(("name", "other"), [(BEST, LAST), (LAST, BEST)])
-def test_a_file_that_replaces_the_other_one_is_refused(run: Path, name: str, other: str) -> None:
-    shutil.copy(run / other, run / name)
+@pytest.mark.parametrize(("name", "other_name"), [(BEST, LAST), (LAST, BEST)])
+def test_a_file_that_replaces_the_other_one_is_refused(
+    run: Path, name: str, other_name: str
+) -> None:
+    shutil.copy(run / other_name, run / name)
     with pytest.raises(UserError) as caught:
         load_again(run, name)
     assert str(run / name) in str(caught.value)
@@ -527,7 +536,8 @@ def test_every_file_is_synced_before_it_is_renamed(
     run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    sync, rename = os.fsync, Path.replace
+    sync = os.fsync
+    rename = Path.replace
 
     def recorded_sync(descriptor: int) -> None:
         events.append("sync")

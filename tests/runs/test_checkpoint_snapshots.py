@@ -23,7 +23,8 @@ OTHERS = (
 
 
 def save(folder: Path, step: int, keep: int) -> None:
-    limit, weights = LengthLimit(1.5, 4), {"w": torch.full((2, 3), float(step))}
+    limit = LengthLimit(1.5, 4)
+    weights = {"w": torch.full((2, 3), float(step))}
     header = weights_header(limit, step, step / 8, {"config": {}, "vocabulary": {}})
     save_snapshot(folder, weights, header, keep)
 

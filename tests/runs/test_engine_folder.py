@@ -71,7 +71,7 @@ def expected(tiny_runs: dict[str, Path]) -> list[str]:
 def texts(run: Path) -> list[str]:
     translator = Translator.load(run, device="cpu")
     assert isinstance(translator.engine, OnnxEngine)
-    return [each.text for each in translator.translate(LINES)]
+    return [translation.text for translation in translator.translate(LINES)]
 
 
 def is_current(run: Path) -> bool:
@@ -91,8 +91,8 @@ def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path) -> None:
     places = {"RUN": str(run), "TEXT": str(tmp_path / "text"), "OUT": str(tmp_path / "out")}
     commands = [re.sub("[A-Z]{3,}", lambda name: places[name[0]], line) for line in COMMANDS]
     call = [sys.executable, "-c", IN_PROCESS, *commands]
-    done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_report_and_a_server_import_no_torch() -> None:
@@ -103,19 +103,19 @@ def test_a_report_and_a_server_import_no_torch() -> None:
 
 def test_a_translator_in_python_imports_no_torch_on_a_cpu(run: Path) -> None:
     call = [sys.executable, "-c", LOADED, str(run)]
-    done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
-    assert done.stderr == ""
-    assert done.stdout.strip() == Translator.load(run, device="cpu").translate("ba").text
+    process = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
+    assert process.stderr == ""
+    assert process.stdout.strip() == Translator.load(run, device="cpu").translate("ba").text
 
 
 def test_a_folder_of_three_files_translates(run: Path, expected: list[str], tmp_path: Path) -> None:
-    few = tmp_path / "few"
-    few.mkdir()
+    folder = tmp_path / "few"
+    folder.mkdir()
     for name in (BEST, CONFIG):
-        shutil.copy(run / name, few)
-    shutil.copytree(run / VOCABULARY, few / VOCABULARY)
-    assert texts(few) == expected
-    assert is_current(few)  # the next command needs no torch
+        shutil.copy(run / name, folder)
+    shutil.copytree(run / VOCABULARY, folder / VOCABULARY)
+    assert texts(folder) == expected
+    assert is_current(folder)  # the next command needs no torch
 
 
 def replace_weights(run: Path, factor: float) -> None:
@@ -128,7 +128,8 @@ def replace_weights(run: Path, factor: float) -> None:
 def test_replaced_weights_are_never_translated_by_the_engine_of_others(
     run: Path, expected: list[str], tmp_path: Path
 ) -> None:
-    old, first = tmp_path / "old", expected
+    old = tmp_path / "old"
+    first = expected
     shutil.copytree(run, old)
     replace_weights(run, -1)
     shutil.copytree(run, tmp_path / "new", ignore=shutil.ignore_patterns(ENGINE))
@@ -169,18 +170,18 @@ def test_graphs_that_onnx_runtime_refuses_are_rebuilt(run: Path, expected: list[
     graph = Graph.of(onnx.load(folder / "decoder.onnx").graph)
     for node in graph.nodes:
         node.input[:] = ["shifted" if name == "ids" else name for name in node.input]
-    one = graph.weight(np.zeros((1, 1), np.int32))
+    zero = graph.weight(np.zeros((1, 1), np.int32))
     graph.nodes[:0] = [
-        make("Gemm", [one, one], ["product"]),
+        make("Gemm", [zero, zero], ["product"]),
         make("Cast", ["product"], ["wide"], to=INT),
         make("Squeeze", ["wide"], ["offset"]),
         make("Add", ["ids", "offset"], ["shifted"]),
     ]
     (folder / "decoder.onnx").write_bytes(graph.content())
-    stored = json.loads((folder / "engine.json").read_bytes())
-    stored["sha256"]["decoder.onnx"] = hashlib.sha256(graph.content()).hexdigest()
-    (folder / "engine.json").write_text(json.dumps(stored), encoding="utf-8")
-    assert engine_folder.stored_graphs(run, stored["weights"]) is not None
+    description = json.loads((folder / "engine.json").read_bytes())
+    description["sha256"]["decoder.onnx"] = hashlib.sha256(graph.content()).hexdigest()
+    (folder / "engine.json").write_text(json.dumps(description), encoding="utf-8")
+    assert engine_folder.stored_graphs(run, description["weights"]) is not None
     assert texts(run) == expected
 
 
@@ -204,8 +205,8 @@ def test_a_process_killed_between_the_files_leaves_no_engine_of_other_weights(
 ) -> None:
     """After any number of files, what is there is the old engine or none."""
     replace_weights(run, -1)
-    traced = traced_graphs(load_model(run, torch.device("cpu")).model)
-    monkeypatch.setattr(trace, "traced_graphs", lambda _: traced)
+    traced_before = traced_graphs(load_model(run, torch.device("cpu")).model)
+    monkeypatch.setattr(trace, "traced_graphs", lambda _: traced_before)
     real = engine_folder.atomic_write
     for written in range(3):
         left = [True] * written
@@ -233,6 +234,7 @@ def test_graphs_are_traced_from_a_model_that_is_trained_further(run: Path) -> No
     traced_graphs(model)
     assert model.training
     assert model.dropout.training
-    src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    src = torch.ones(2, 3, dtype=torch.long)
+    lengths = torch.tensor([3, 2])
     model(src, lengths, src).sum().backward()
     assert all(parameter.grad is not None for parameter in model.encoder.parameters())

@@ -58,8 +58,8 @@ def spoil(tree: Any, draw: random.Random) -> None:
             if isinstance(container, list):
                 container.extend(container[: draw.randrange(4)])
         case _:
-            other, other_key = draw.choice(places(tree))
-            container[key] = json.loads(json.dumps(other[other_key]))
+            other_container, other_key = draw.choice(places(tree))
+            container[key] = json.loads(json.dumps(other_container[other_key]))
 
 
 def spoiled_text(description: str, draw: random.Random) -> bytes:
@@ -93,12 +93,12 @@ def export(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 def run(export: Path, seeds: range, capsys: pytest.CaptureFixture[str]) -> dict[int, int]:
     """Translate with spoiled descriptions; return how often each exit code came."""
     description = export / "export.json"
-    usual = description.read_text(encoding="utf-8")
+    usual_description = description.read_text(encoding="utf-8")
     source = export.parent / "source"
     source.write_text(LINES, encoding="utf-8")
     codes = dict[int, int]()
     for seed in seeds:
-        description.write_bytes(spoiled_text(usual, random.Random(seed)))
+        description.write_bytes(spoiled_text(usual_description, random.Random(seed)))
         code = main(["translate", "-m", str(export), "-i", str(source)])
         answer = capsys.readouterr()
         failures = [line for line in answer.err.split("\n") if line.startswith("seq2seq: error: ")]

@@ -31,11 +31,11 @@ def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == [{"step": 1, "train_loss": 8.5}]
 
 
-@pytest.mark.parametrize("later", [[], LATER, LATER[:1]])
+@pytest.mark.parametrize("later_lines", [[], LATER, LATER[:1]])
 def test_intact_lines_are_kept_and_later_ones_removed_silently(
-    tmp_path: Path, later: list[bytes]
+    tmp_path: Path, later_lines: list[bytes]
 ) -> None:
-    (tmp_path / METRICS).write_bytes(b"".join(LINES + later))
+    (tmp_path / METRICS).write_bytes(b"".join(LINES + later_lines))
     assert restore_metrics(tmp_path, state(LINES)) is None
     assert (tmp_path / METRICS).read_bytes() == b"".join(LINES)
 
@@ -49,7 +49,7 @@ def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "found", "kept"),
+    ("edit", "damage", "kept_numbers"),
     [
         (lambda _: [], "0 of 8 lines are left", []),
         (replaced(3, LINES[2][:20] + b"\n"), "7 of 8 lines are left", [1, 2, *range(4, 9)]),
@@ -66,20 +66,20 @@ def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
         (lambda lines: [line[:5] + b"\n" for line in lines], "0 of 8 lines are left", []),
     ],
 )
-@pytest.mark.parametrize("later", [[], LATER])
+@pytest.mark.parametrize("later_lines", [[], LATER])
 def test_damage_anywhere_is_reported_in_one_line(
-    tmp_path: Path, edit: Edit, found: str, kept: list[int], later: list[bytes]
+    tmp_path: Path, edit: Edit, damage: str, kept_numbers: list[int], later_lines: list[bytes]
 ) -> None:
-    content = b"".join([*edit(LINES), *later])
-    if later and content.count(b"\n") < 9:
+    content = b"".join([*edit(LINES), *later_lines])
+    if later_lines and content.count(b"\n") < 9:
         content = content.replace(
             LATER[0], b"\n" + LATER[0]
         )  # keep a truncated end on its own line
     (tmp_path / METRICS).write_bytes(content)
     progress = state(LINES)
-    if not later:
+    if not later_lines:
         assert (
-            read_saved_metrics(tmp_path, progress)[1] == f"not as it was saved at step 8 ({found})"
+            read_saved_metrics(tmp_path, progress)[1] == f"not as it was saved at step 8 ({damage})"
         )
         assert (tmp_path / METRICS).read_bytes() == content
     note = restore_metrics(tmp_path, progress)
@@ -87,9 +87,11 @@ def test_damage_anywhere_is_reported_in_one_line(
     assert note.startswith(f"warning: {tmp_path / METRICS}: not as it was saved at step 8 (")
     assert note.endswith("the weights are intact, and later figures follow")
     assert "\n" not in note
-    assert (tmp_path / METRICS).read_bytes() == b"".join(LINES[number - 1] for number in kept)
-    after = state([LINES[number - 1] for number in kept])
-    assert restore_metrics(tmp_path, after) is None
+    assert (tmp_path / METRICS).read_bytes() == b"".join(
+        LINES[number - 1] for number in kept_numbers
+    )
+    restored_state = state([LINES[number - 1] for number in kept_numbers])
+    assert restore_metrics(tmp_path, restored_state) is None
 
 
 def test_a_changed_value_is_reported(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_views_and_strides_do_not_change_the_file(path: Path, tmp_path: Path) ->
 
 def test_every_flipped_bit_is_detected(path: Path) -> None:
     content = path.read_bytes()
-    wanted = bits(read_tensors(path))
+    expected = bits(read_tensors(path))
     refused = 0
     positions = range(0, len(content), 3)
     for position in positions:
@@ -86,11 +86,11 @@ def test_every_flipped_bit_is_detected(path: Path) -> None:
         changed = bytes([content[position] ^ bit])
         path.write_bytes(content[:position] + changed + content[position + 1 :])
         try:
-            found = bits(read_tensors(path))
+            bits_read = bits(read_tensors(path))
         except DamagedFile as error:
             refused += str(error).startswith(f"{path}: ") and "\n" not in str(error)
         else:  # for example a line feed in place of a space in the header
-            assert found == wanted
+            assert bits_read == expected
             assert without_checksums(read_header(path)[0]) == HEADER
     assert refused > 0.97 * len(positions)
 
@@ -145,11 +145,13 @@ def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_tensors_must_match_in_shape_and_type(tmp_path: Path) -> None:
     tensors = {"a": torch.zeros(2, 3), "b": torch.zeros(4)}
-    a, scalar, longer = torch.ones(2, 3), torch.zeros(()), torch.zeros(5)
+    a = torch.ones(2, 3)
+    scalar = torch.zeros(())
+    longer_tensor = torch.zeros(5)
     check_shapes(tmp_path, {**tensors, "a": a}, tensors)
-    for other in ({"a": a}, {**tensors, "c": scalar}, {**tensors, "b": longer}):
+    for other_tensors in ({"a": a}, {**tensors, "c": scalar}, {**tensors, "b": longer_tensor}):
         with pytest.raises(UserError, match=r"[bc] does not fit"):
-            check_shapes(tmp_path, other, tensors)
+            check_shapes(tmp_path, other_tensors, tensors)
     into = {"a": torch.zeros(2)}
     copy_into({"a": torch.ones(2)}, into, tmp_path)
     assert into["a"].tolist() == [1, 1]

@@ -39,7 +39,7 @@ def test_skipped_steps_are_counted_since_the_last_log_line(seed: int) -> None:
         losses = [0.0, 0.0, 0] if skip else losses
         progress.add(torch.tensor(losses, dtype=torch.float64), torch.tensor(skip))
         skipped += [step] * skip
-        sums = [total + each for total, each in zip(sums, losses, strict=True)]
+        sums = [total + loss for total, loss in zip(sums, losses, strict=True)]
         if generator.random() < 0.2:
             interval = generator.randint(1, 6)
             progress = saved_and_read(progress, interval)

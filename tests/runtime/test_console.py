@@ -69,9 +69,9 @@ def test_columns_are_aligned_and_text_is_unchanged(align: str) -> None:
         padded = line.ljust(sum(widths) + 4)
         starts = [0, widths[0] + 2, widths[0] + widths[1] + 4]
         cells = [padded[start : start + width] for start, width in zip(starts, widths, strict=True)]
-        others = [text.ljust if align == "left" else text.rjust for text in row[1:]]
+        pads = [text.ljust if align == "left" else text.rjust for text in row[1:]]
         expected = [row[0].ljust(widths[0])]
-        expected += [pad(width) for pad, width in zip(others, widths[1:], strict=True)]
+        expected += [pad(width) for pad, width in zip(pads, widths[1:], strict=True)]
         assert cells == expected
 
 
@@ -108,6 +108,6 @@ def test_a_number_has_its_noun_in_the_plural_unless_it_is_one(number: float, tex
 
 
 def test_bytes_are_shown_in_a_suitable_unit() -> None:
-    assert [size_in_bytes(each) for each in (0, 1234, 999_999, 1_000_000)] == [
+    assert [size_in_bytes(size) for size in (0, 1234, 999_999, 1_000_000)] == [
         *("0.0 kB", "1.2 kB", "1000.0 kB", "1.0 MB")
     ]

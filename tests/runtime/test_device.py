@@ -31,9 +31,9 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 @pytest.fixture(autouse=True)
 def _same_precision_after() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
+    precision_before = torch.get_float32_matmul_precision()
     yield
-    torch.set_float32_matmul_precision(before)
+    torch.set_float32_matmul_precision(precision_before)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -72,7 +72,7 @@ def test_a_name_selects_a_device(
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "found"),
+    ("name", "count", "devices"),
     [
         ("cuda", 0, "no CUDA device"),
         ("cuda:0", 0, "no CUDA device"),
@@ -81,14 +81,14 @@ def test_a_name_selects_a_device(
     ],
 )
 def test_a_missing_device_is_refused(
-    name: str, count: int, found: str, monkeypatch: pytest.MonkeyPatch
+    name: str, count: int, devices: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, count)
     with pytest.raises(UserError) as refusal:
         choose_device(name)
     message = str(refusal.value)
     assert name in message
-    assert found in message
+    assert devices in message
     assert "use cpu or auto" in message
     assert "\n" not in message
 
@@ -222,9 +222,9 @@ print(kept < 20, before - held() > 200)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="calls functions of glibc")
-@pytest.mark.parametrize(("most", "set_"), [(2**30, 3), (2**25, 3), (0, 0)])
+@pytest.mark.parametrize(("max_value", "set_"), [(2**30, 3), (2**25, 3), (0, 0)])
 def test_a_threshold_that_glibc_rejects_is_lowered_or_left_unset(
-    monkeypatch: pytest.MonkeyPatch, most: int, set_: int
+    monkeypatch: pytest.MonkeyPatch, max_value: int, set_: int
 ) -> None:
     """With the other options alone, glibc would map and unmap every large block."""
     accepted = []
@@ -232,7 +232,7 @@ def test_a_threshold_that_glibc_rejects_is_lowered_or_left_unset(
     class Library:
         @staticmethod
         def mallopt(option: int, value: int) -> int:
-            if option == -3 and value > most:
+            if option == -3 and value > max_value:
                 return 0
             accepted.append(option)
             return 1
@@ -265,7 +265,8 @@ def test_load_on_the_machine_does_not_affect_the_precision(monkeypatch: pytest.M
     )
     assert device_module._bf16_time.__wrapped__() == 0.5
     for clock in clocks:
-        start, wall_start = clock(), time.monotonic()
+        start = clock()
+        wall_start = time.monotonic()
         time.sleep(0.05)
         assert clock() - start < (time.monotonic() - wall_start) / 2
 
@@ -281,21 +282,22 @@ def test_a_coarse_clock_of_cpu_time_is_not_used(monkeypatch: pytest.MonkeyPatch)
 def test_a_gpu_that_emulates_bf16_trains_in_float32(
     has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: list[torch.device] = []
+    tested_devices: list[torch.device] = []
 
     def choose(device: torch.device) -> AbstractContextManager[None]:
-        chosen.append(device)
+        tested_devices.append(device)
         return nullcontext()
 
     monkeypatch.setattr(torch.cuda, "device", choose)  # torch asks the current GPU
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
     cuda = torch.device("cuda:1")
     assert resolve_precision("auto", cuda) == ("bf16" if has_bf16 else "float32")
-    assert set(chosen) == {cuda}
+    assert set(tested_devices) == {cuda}
 
 
 def test_the_shortest_time_is_returned() -> None:
-    now, seconds = [0.0], iter([4.0, 3.0, 1.0, 5.0, 2.0])
+    now = [0.0]
+    seconds = iter([4.0, 3.0, 1.0, 5.0, 2.0])
 
     def work() -> None:
         now[0] += next(seconds)
@@ -329,9 +331,9 @@ print((multiply(range(400, 800)) - before) >> 20)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    some, many = map(int, result.stdout.split())
-    assert some < 90  # MiB; 109 if each size is cached
-    assert many < some + 5
+    kernels_of_some, kernels_of_many = map(int, result.stdout.split())
+    assert kernels_of_some < 90  # MiB; 109 if each size is cached
+    assert kernels_of_many < kernels_of_some + 5
 
 
 @pytest.fixture
@@ -345,17 +347,17 @@ def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("before", [None, ":4096:2:16:8", ":16:8"])
+@pytest.mark.parametrize("variable_before", [None, ":4096:2:16:8", ":16:8"])
 def test_deterministic_mode_is_enabled_on_cuda_and_restored(
-    clean_cuda: pytest.MonkeyPatch, before: str | None
+    clean_cuda: pytest.MonkeyPatch, variable_before: str | None
 ) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)
-    if before is not None:
-        clean_cuda.setenv(WORKSPACE, before)
+    if variable_before is not None:
+        clean_cuda.setenv(WORKSPACE, variable_before)
     cudnn = torch.backends.cudnn
     cudnn.benchmark, cudnn.deterministic = True, False
     with deterministic(torch.device("cuda:1"), True):
-        assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
+        assert os.environ[WORKSPACE] == (":16:8" if variable_before == ":16:8" else ":4096:8")
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
         assert cudnn.deterministic
@@ -366,9 +368,11 @@ def test_deterministic_mode_is_enabled_on_cuda_and_restored(
 
 
 @pytest.mark.usefixtures("clean_cuda")
-@pytest.mark.parametrize(("name", "wanted"), [("cpu", True), ("cuda", False)])
-def test_deterministic_mode_changes_nothing_on_cpu_or_unrequested(name: str, wanted: bool) -> None:
-    with deterministic(torch.device(name), wanted):
+@pytest.mark.parametrize(("name", "is_requested"), [("cpu", True), ("cuda", False)])
+def test_deterministic_mode_changes_nothing_on_cpu_or_unrequested(
+    name: str, is_requested: bool
+) -> None:
+    with deterministic(torch.device(name), is_requested):
         assert WORKSPACE not in os.environ
         assert not torch.are_deterministic_algorithms_enabled()
 
@@ -394,14 +398,14 @@ def test_choosing_a_device_does_not_change_the_random_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"), [(None, False), ("", False), ("0", False), ("1", True)]
+    ("value", "is_enabled"), [(None, False), ("", False), ("0", False), ("1", True)]
 )
 def test_the_environment_variable_enables_deterministic_mode(
-    clean_cuda: pytest.MonkeyPatch, value: str | None, wanted: bool
+    clean_cuda: pytest.MonkeyPatch, value: str | None, is_enabled: bool
 ) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)
     clean_cuda.delenv("SEQ2SEQ_DETERMINISTIC", raising=False)
     if value is not None:
         clean_cuda.setenv("SEQ2SEQ_DETERMINISTIC", value)
     with deterministic(torch.device("cuda")):
-        assert torch.are_deterministic_algorithms_enabled() == wanted
+        assert torch.are_deterministic_algorithms_enabled() == is_enabled

@@ -49,17 +49,17 @@ def test_options_are_spelled_by_the_command_line_alone() -> None:
         for name, (package, _) in commands_of(GROUPS).items()
     ]
     options = {text for parser in parsers for text in parser._option_string_actions} - {"-h", "-m"}
-    spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
-    named = {
+    option_pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
+    named_options = {
         f"{path.relative_to(PACKAGE)}: {match}"
         for path in PACKAGE.rglob("*.[py]*")
         if path.suffix in (".py", ".yaml")
         and not {"cli", "commands"}.intersection(path.parts)
         and path.name != "search_options.py"  # which declares them
         and path not in COMMAND_LINES
-        for match in spelled.findall(COMMAND.sub("", path.read_text("utf-8")))
+        for match in option_pattern.findall(COMMAND.sub("", path.read_text("utf-8")))
     }
-    assert not named
+    assert not named_options
 
 
 def subparser(name: str, module: ModuleType) -> Parser:

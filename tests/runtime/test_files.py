@@ -28,12 +28,13 @@ def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
 
 
 def test_the_old_file_is_kept_on_request(tmp_path: Path) -> None:
-    path, kept = tmp_path / "a", tmp_path / "b"
-    atomic_write(path, b"1", kept)
-    assert not kept.exists()
+    path = tmp_path / "a"
+    old_copy = tmp_path / "b"
+    atomic_write(path, b"1", old_copy)
+    assert not old_copy.exists()
     for old, new in ((b"1", b"2"), (b"2", b"3")):
-        atomic_write(path, new, kept)
-        assert (path.read_bytes(), kept.read_bytes()) == (new, old)
+        atomic_write(path, new, old_copy)
+        assert (path.read_bytes(), old_copy.read_bytes()) == (new, old)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt(), ValueError("x")])
@@ -68,7 +69,8 @@ def test_the_first_of_two_writers_fails_and_the_second_succeeds(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    first, second = atomic_file(path), atomic_file(path)
+    first = atomic_file(path)
+    second = atomic_file(path)
     first.__enter__().write(b"first")
     second.__enter__().write(b"second")
     if not first_ends_first:
@@ -86,7 +88,8 @@ def test_the_first_of_two_writers_fails_and_the_second_succeeds(
 def test_a_writer_that_starts_while_another_syncs_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, sync_file = tmp_path / "a", os.fsync
+    path = tmp_path / "a"
+    sync_file = os.fsync
     second = atomic_file(path)
 
     def slow(descriptor: int) -> None:
@@ -103,9 +106,9 @@ def test_a_writer_that_starts_while_another_syncs_loses_nothing(
 
 
 def written_together(paths: Sequence[Path], content: bytes) -> None:
-    with appearing_together() as later:
+    with appearing_together() as files:
         for path in paths:
-            with atomic_file(path, later=later) as file:
+            with atomic_file(path, later=files) as file:
                 file.write(content)
 
 
@@ -152,7 +155,8 @@ def test_a_file_alone_is_old_or_new_after_a_crash(
 def test_macos_flushes_the_cache_of_the_drive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: bool
 ) -> None:
-    calls, fsync = [], os.fsync
+    calls = []
+    fsync = os.fsync
 
     def control(_: int, command: int) -> None:
         calls.append(command)
@@ -170,7 +174,8 @@ def test_macos_flushes_the_cache_of_the_drive(
 
 @pytest.mark.parametrize("planted", ["a", f"a{PART_SUFFIX}"])
 def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> None:
-    mine, folder = tmp_path / "mine", tmp_path / "folder"
+    mine = tmp_path / "mine"
+    folder = tmp_path / "folder"
     mine.write_bytes(b"precious")
     folder.mkdir()
     (folder / planted).symlink_to(mine)
@@ -199,7 +204,8 @@ def test_reading_stops_at_the_size_limit(tmp_path: Path) -> None:
 
 def test_only_the_opened_file_is_written(tmp_path: Path) -> None:
     """The temporary file may have been replaced by a link at the time of the write."""
-    mine, path = tmp_path / "mine", tmp_path / "a"
+    mine = tmp_path / "mine"
+    path = tmp_path / "a"
     mine.write_bytes(b"precious")
     writer = atomic_file(path)
     file = writer.__enter__()
@@ -219,9 +225,9 @@ def test_a_signal_while_the_temporary_file_is_created_leaves_none(
     owner, create = (Path, Path.open) if moment == "open" else (os, os.fstat)
 
     def interrupted(*arguments: object) -> None:
-        made = create(*arguments)  # type: ignore[operator]
+        file = create(*arguments)  # type: ignore[operator]
         if moment == "open":
-            made.close()
+            file.close()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -146,20 +146,19 @@ def test_one_of_two_processes_admitted_by_a_removed_lock_stops(tmp_path: Path) -
             second.verify()
 
 
-@pytest.mark.parametrize("replaced", ["moved", "by a link"])
-def test_a_folder_that_replaced_the_locked_one_is_not_written(
-    tmp_path: Path, replaced: str
-) -> None:
-    folder, other = tmp_path / "run", tmp_path / "other"
-    other.mkdir()
+@pytest.mark.parametrize("way", ["moved", "by a link"])
+def test_a_folder_that_replaced_the_locked_one_is_not_written(tmp_path: Path, way: str) -> None:
+    folder = tmp_path / "run"
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
     with exclusive_lock(folder) as lock:
         lock.verify()
         folder.rename(tmp_path / "away")
         lock.verify()  # the folder is gone: any write fails
-        if replaced == "moved":
-            other.rename(folder)
+        if way == "moved":
+            other_folder.rename(folder)
         else:
-            folder.symlink_to(other)
+            folder.symlink_to(other_folder)
         with pytest.raises(RunError, match="another folder has taken the place") as caught:
             lock.verify()
         assert "\n" not in str(caught.value)
@@ -176,7 +175,8 @@ def test_a_folder_that_its_holder_removes_is_not_acquired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other processes would no longer find the folder that this one has opened and locked."""
-    folder, flock = tmp_path / "run", fcntl.flock
+    folder = tmp_path / "run"
+    flock = fcntl.flock
 
     def late(descriptor: int, operation: int) -> None:
         monkeypatch.setattr(fcntl, "flock", flock)
@@ -189,7 +189,8 @@ def test_a_folder_that_its_holder_removes_is_not_acquired(
 
 
 def test_a_process_can_wait_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, waiting = FolderLock(tmp_path), threading.Event()
+    first = FolderLock(tmp_path)
+    waiting = threading.Event()
     monkeypatch.setattr(run_lock.logger, "info", lambda _: waiting.set())
     with ThreadPoolExecutor() as pool:
         second = pool.submit(FolderLock, tmp_path, wait=True)

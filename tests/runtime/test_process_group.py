@@ -240,7 +240,8 @@ class Trainings:
     ) -> TrainingResult:
         """Train; kill each process that has not ended after `seconds`."""
         self.calls += 1
-        folder, log = self.corpus.parent / run, self.corpus.parent / f"{run}.{self.calls}"
+        folder = self.corpus.parent / run
+        log = self.corpus.parent / f"{run}.{self.calls}"
         call = {
             "arguments": [*self.command(run), *overrides, *flags],
             "ranks": processes,
@@ -281,29 +282,34 @@ def weights_of(result: TrainingResult) -> dict[str, Tensor]:
     return read_tensors(result.folder / LAST)
 
 
-def assert_near(result: TrainingResult, other: TrainingResult) -> None:
+def assert_near(result: TrainingResult, expected: TrainingResult) -> None:
     """Check that two runs are equal except for rounding."""
-    assert [*result.codes, *other.codes] == [0] * len(result.codes + other.codes), result.stderr
-    found, wanted = metrics_of(result), metrics_of(other)
-    assert [line.keys() for line in found] == [line.keys() for line in wanted]
-    for line, right in zip(found, wanted, strict=True):
+    assert [*result.codes, *expected.codes] == [0] * len(result.codes + expected.codes), (
+        result.stderr
+    )
+    lines = metrics_of(result)
+    expected_lines = metrics_of(expected)
+    assert [line.keys() for line in lines] == [line.keys() for line in expected_lines]
+    for line, right in zip(lines, expected_lines, strict=True):
         assert line == pytest.approx(right, rel=1e-5)
-    tensors = weights_of(other)
+    tensors = weights_of(expected)
     for name, tensor in weights_of(result).items():
         torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
-    progress, right = (read_header(each.folder / LAST)[0]["progress"] for each in (result, other))
+    progress, right = (
+        read_header(training.folder / LAST)[0]["progress"] for training in (result, expected)
+    )
     assert progress["tokens"] == right["tokens"]
-    texts = [Path(f"{each.log}.0.hypotheses").read_text() for each in (result, other)]
+    texts = [Path(f"{training.log}.0.hypotheses").read_text() for training in (result, expected)]
     assert texts[0] == texts[1]
 
 
-def assert_same(result: TrainingResult, other: TrainingResult) -> None:
+def assert_same(result: TrainingResult, expected: TrainingResult) -> None:
     """Check that two runs are bitwise equal."""
     for name in (METRICS, BEST):
-        assert (result.folder / name).read_bytes() == (other.folder / name).read_bytes()
-    tensors = weights_of(other)
+        assert (result.folder / name).read_bytes() == (expected.folder / name).read_bytes()
+    tensors = weights_of(expected)
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in weights_of(result).items())
-    headers = [read_header(each.folder / LAST)[0] for each in (result, other)]
+    headers = [read_header(training.folder / LAST)[0] for training in (result, expected)]
     for header in headers:
         del header["seconds"]
     assert headers[0] == headers[1]
@@ -360,7 +366,7 @@ def test_a_malformed_environment_is_reported_once(
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "found"),
+    ("name", "gpus", "device_or_message"),
     [
         ("auto", 0, "auto"),
         ("auto", 2, "cuda:1"),
@@ -372,12 +378,16 @@ def test_a_malformed_environment_is_reported_once(
     ],
 )
 def test_each_rank_has_its_own_gpu(
-    monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, found: str
+    monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, device_or_message: str
 ) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    with pytest.raises(UserError, match=found) if " " in found else nullcontext():
-        assert ProcessGroup(5, 6).device_for(name) == found
+    with (
+        pytest.raises(UserError, match=device_or_message)
+        if " " in device_or_message
+        else nullcontext()
+    ):
+        assert ProcessGroup(5, 6).device_for(name) == device_or_message
 
 
 # ---------------------------------------------------------------------------- distributed training
@@ -392,18 +402,20 @@ def test_exchanged_values_arrive_complete_and_in_order(
 
 
 @pytest.fixture(scope="module")
-def alone(trainings: Trainings) -> TrainingResult:
+def single_process(trainings: Trainings) -> TrainingResult:
     return trainings("alone", 1, EXACT)
 
 
-def test_two_processes_train_as_one_does(trainings: Trainings, alone: TrainingResult) -> None:
+def test_two_processes_train_as_one_does(
+    trainings: Trainings, single_process: TrainingResult
+) -> None:
     result = trainings("two", 2, EXACT)
-    assert_near(result, alone)
+    assert_near(result, single_process)
     assert "BLEU" in result.stderr[0]
     assert result.stderr[1] == ""
     assert "2 processes, each with a share of every batch" in (result.folder / LOG).read_text()
     assert {path.name for path in result.folder.iterdir()} == {
-        path.name for path in alone.folder.iterdir()
+        path.name for path in single_process.folder.iterdir()
     }
 
 
@@ -415,10 +427,10 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
 
 @pytest.mark.thorough
 def test_a_rank_may_split_its_share_into_micro_batches(
-    trainings: Trainings, alone: TrainingResult
+    trainings: Trainings, single_process: TrainingResult
 ) -> None:
     result = trainings("micro-batches", 2, EXACT, fault="memory")
-    assert_near(result, alone)
+    assert_near(result, single_process)
     assert "out of memory; from now on a batch of more than" in result.stderr[0]
     assert result.weights()[0] == result.weights()[1]
 
@@ -567,7 +579,7 @@ def test_torchrun_restarts_a_run_from_its_saved_state(
     script = tmp_path / "killed_once.py"
     script.write_text(KILLED_ONCE, encoding="utf-8")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
+    process = subprocess.run(
         [
             *[*torchrun, "--nproc-per-node=2", "--max-restarts=1", str(script)],
             *[*trainings.command("restarted"), *EVENTFUL, "--resume"],
@@ -579,7 +591,7 @@ def test_torchrun_restarts_a_run_from_its_saved_state(
         timeout=900,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     restarted = uninterrupted._replace(folder=trainings.corpus.parent / "restarted")
     log = (restarted.folder / LOG).read_text()
     assert "resumed at step 4, epoch 1" in log

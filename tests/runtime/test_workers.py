@@ -76,7 +76,7 @@ with worker_pool(1, int, ()) as pool:
 def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
     (tmp_path / "script.py").write_text(ASKED)
     arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments],
         env=project_environment(),
         input=ASKED,
@@ -84,4 +84,4 @@ def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, wa
         encoding="utf-8",
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    assert (process.stdout, process.stderr) == ("True\n", "")

@@ -17,7 +17,9 @@ from seq2seq.model.builder import build_model
 
 @one_quick("case", CASES, ids=lambda case: case.name)
 def test_the_counted_flops_equal_those_of_torch(case: Case) -> None:
-    batch, sources, targets = 3, 5, 4
+    batch = 3
+    sources = 5
+    targets = 4
     config = standard(case, Path("data"), Path("run"), "float32")
     model = build_model(config.model, 8000, 8000, True).eval()
     src = torch.full((batch, sources), 7)
@@ -97,8 +99,8 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_parsed(tmp_path: Path) -> 
     python.parent.mkdir(parents=True)
     python.write_text(FAKE_PYTHON, encoding="utf-8")
     python.chmod(0o755)
-    found = peers.search_ctranslate2(tmp_path, [[4, 5], [6]], 5, 12, int8=True)
-    assert found == peers.RandomSearch(tokens=5.5, median_ms=5, p95_ms=12)
+    speed = peers.search_ctranslate2(tmp_path, [[4, 5], [6]], 5, 12, int8=True)
+    assert speed == peers.RandomSearch(tokens=5.5, median_ms=5, p95_ms=12)
     assert (python.parent / "sources").read_text(encoding="utf-8") == "4 5\n6\n"
     with pytest.raises(subprocess.CalledProcessError):
         peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=False)
@@ -106,7 +108,8 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_parsed(tmp_path: Path) -> 
 
 @pytest.mark.thorough
 def test_search_and_precisions_are_measured(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
-    run, source = tiny_runs["luong"], tmp_path / "source"
+    run = tiny_runs["luong"]
+    source = tmp_path / "source"
     lines = ["a b c"] * 60
     source.write_text("\n".join(lines), encoding="utf-8")
     for int8 in (False, True):

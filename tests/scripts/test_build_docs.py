@@ -60,13 +60,14 @@ def test_every_option_is_on_the_command_line_page() -> None:
     assert [name for name, _ in command_parsers()] == list(commands_of(GROUPS))
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
-        options = [each for action in parser._actions for each in action.option_strings]
+        options = [option for action in parser._actions for option in action.option_strings]
         assert options or name in ("completion", "explain", "runs")
-        assert [each for each in options if f"`{each}" not in section] == []
+        assert [option for option in options if f"`{option}" not in section] == []
 
 
 def test_every_key_is_on_the_page_of_config_keys() -> None:
-    page, schema = config_keys_page(), json_schema()
+    page = config_keys_page()
+    schema = json_schema()
     targets = re.findall('<span id="([^"]+)"></span>', page)
     assert {"seed", "training.decay", "data.train.src", "data.valid.src"} <= set(targets)
     assert len(targets) == len(set(targets))
@@ -97,9 +98,12 @@ def test_the_documented_json_has_the_fields_of_a_translation() -> None:
     entry = NBestEntry("a", -1.0, ["a", "</s>"], [-1.0, -1.0], None)
     written = json.loads(translation_as_json(Translation([entry], ["b", "</s>"]), with_nbest=True))
     page = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
-    shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
-    assert shown.keys() == written.keys()
-    assert all(each.keys() == written["n_best"][0].keys() for each in shown["n_best"])
+    documented = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    assert documented.keys() == written.keys()
+    assert all(
+        documented_entry.keys() == written["n_best"][0].keys()
+        for documented_entry in documented["n_best"]
+    )
     assert "| `attention_blocks`, `head_blocks` |" in page
 
 
@@ -109,14 +113,14 @@ def test_every_module_with_layers_is_on_the_page_of_the_model() -> None:
     pattern = re.compile(r"^class \w+\((nn\.\w+|\w+Layer)\):", re.MULTILINE)
     layers = [path.stem for path in paths if pattern.search(path.read_text(encoding="utf-8"))]
     assert "recurrent" in layers
-    assert [each for each in layers if f"\n::: seq2seq.model.{each}\n" not in page] == []
+    assert [module for module in layers if f"\n::: seq2seq.model.{module}\n" not in page] == []
 
 
 def test_every_extra_is_on_the_installation_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs/get-started.md").read_text(encoding="utf-8")
     extras = project["optional-dependencies"].keys() - {"browser", "dev", "docs"}
-    assert [each for each in sorted(extras) if f"\n| `{each}` | " not in page] == []
+    assert [extra for extra in sorted(extras) if f"\n| `{extra}` | " not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_planted_errors_are_measured_as_shares_of_their_tolerances(tmp_path: Pat
     (start,) = (n for n in titles if "largest errors" in lines[n])
     (middle,) = (n for n in titles if "approximate" in lines[n])
     rows = [line.split() for line in lines[start + 1 : middle] if line]
-    found = {test.rpartition("::")[2]: float(share) for share, _, test in rows}
-    assert found == pytest.approx(EXPECTED, abs=2e-3)
-    assert list(found) == list(EXPECTED)
+    shares = {test.rpartition("::")[2]: float(share) for share, _, test in rows}
+    assert shares == pytest.approx(EXPECTED, abs=2e-3)
+    assert list(shares) == list(EXPECTED)
     share, line, test = lines[middle + 1].split()
     assert (float(share), test.rpartition("::")[2]) == (
         pytest.approx(0.667, abs=2e-3),

@@ -21,7 +21,8 @@ def test_the_diagrams_of_the_pages_are_current(
         root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         for box in root.iter("{http://www.w3.org/2000/svg}rect"):
-            left, top = float(box.attrib["x"]), float(box.attrib["y"])
+            left = float(box.attrib["x"])
+            top = float(box.attrib["y"])
             assert left >= 0
             assert top >= 0
             assert left + float(box.attrib["width"]) <= width

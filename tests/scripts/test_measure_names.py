@@ -27,12 +27,12 @@ def test_names_left_out_are_spelled_by_the_others(
     options = [str(text), "--folds", "2", "--pairs", str(pairs), "--names", str(names)]
     monkeypatch.setattr("sys.argv", ["measure_names.py", *options])
     measure_names.main()
-    mined, left_out, listed, other = capsys.readouterr().out.splitlines()
+    mined, left_out, listed, others_line = capsys.readouterr().out.splitlines()
     assert "names mined from 600 pairs" in mined
     assert left_out.startswith("left out: ")
     assert "listed: 10 of 10 right" in listed
-    assert "not listed: " in other
-    assert " of 20 right" in other
+    assert "not listed: " in others_line
+    assert " of 20 right" in others_line
 
 
 def test_lines_with_a_name_that_is_left_out_are_too() -> None:

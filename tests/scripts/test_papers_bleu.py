@@ -46,8 +46,9 @@ def test_a_missing_package_is_named_with_its_command(
 def test_texts_of_different_length_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = write(tmp_path / "one", "a"), write(tmp_path / "two", "a", "b")
+    short_text = write(tmp_path / "one", "a")
+    long_text = write(tmp_path / "two", "a", "b")
     with pytest.raises(SystemExit, match=r"error: .*one has 1 lines, .*two 2"):
-        run(monkeypatch, "de", one, two)
+        run(monkeypatch, "de", short_text, long_text)
     with pytest.raises(SystemExit, match=r"error: .*none"):
-        run(monkeypatch, "de", one, tmp_path / "none")
+        run(monkeypatch, "de", short_text, tmp_path / "none")
