@@ -85,8 +85,8 @@ def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size:
     for translation, words in zip(translations, WORDS, strict=False):
         assert all(word in translation.text for word in words)
     single_translations = [translator.translate([line], beam_size)[0] for line in LINES[:2]]
-    assert [texts(translation_of_line) for translation_of_line in single_translations] == [
-        texts(translation_of_line) for translation_of_line in translations[:2]
+    assert [texts(translation) for translation in single_translations] == [
+        texts(translation) for translation in translations[:2]
     ]
 
 

@@ -36,8 +36,8 @@ def log_probs(model: Any, sources: Sequence[Ids], targets: Sequence[Ids]) -> lis
     pairs = list(zip(sources, targets, strict=True))
     by_torch = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), pairs)]
     on_host = [d.log_probs for d in forced_decodings(host_engine(model), pairs)]
-    for by_torch_values, on_host_values in zip(by_torch, on_host, strict=True):
-        assert on_host_values == pytest.approx(by_torch_values, rel=1e-4, abs=1e-5)
+    for torch_values, host_values in zip(by_torch, on_host, strict=True):
+        assert host_values == pytest.approx(torch_values, rel=1e-4, abs=1e-5)
     return by_torch
 
 
@@ -57,9 +57,7 @@ def test_tokens_have_the_log_probabilities_of_teacher_forcing(model: Any) -> Non
     models = model.models if isinstance(model, Ensemble) else [model]
     rows = range(0, 70, 7)
     for i, values in zip(rows, forced(model, rows), strict=True):
-        values_by_model = [
-            log_probs_of(single_model, SOURCES[i], TARGETS[i]) for single_model in models
-        ]
+        values_by_model = [log_probs_of(member, SOURCES[i], TARGETS[i]) for member in models]
         expected = [
             math.log(sum(math.exp(value) for value in column) / len(models))
             for column in zip(*values_by_model, strict=True)

@@ -674,8 +674,8 @@ def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]
         check_shape(ensemble, line, translation)
     for run in tiny_runs.values():
         single_translations = load(run).translate(LINES, beam_size=1)
-        assert [ensemble_or_single.text for ensemble_or_single in translations] != [
-            ensemble_or_single.text for ensemble_or_single in single_translations
+        assert [translation.text for translation in translations] != [
+            translation.text for translation in single_translations
         ]
 
 

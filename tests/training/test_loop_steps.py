@@ -86,10 +86,7 @@ def test_the_gradient_norm_is_at_most_clip_norm(small_corpus: Path, limit: float
     for run in (unclipped, clipped):
         take_step(run, [some_batch(run, range(9))], 1e-3)
     full_norm = math.sqrt(
-        sum(
-            float(unclipped_gradient.square().sum())
-            for unclipped_gradient in gradients(unclipped).values()
-        )
+        sum(float(gradient.square().sum()) for gradient in gradients(unclipped).values())
     )
     assert full_norm > 0.2
     for name, gradient in gradients(clipped).items():

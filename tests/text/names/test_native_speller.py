@@ -61,9 +61,7 @@ def test_every_possible_spelling_of_two_or_three_units_is_scored(
     assert short_spellings
     assert short_spellings <= possible
     assert short_spellings == possible or len(spellings) == ALTERNATIVES
-    assert any(
-        len(speller.spellings(name_of_case)) < ALTERNATIVES for name_of_case in ("rame", "sula")
-    )
+    assert any(len(speller.spellings(short_name)) < ALTERNATIVES for short_name in ("rame", "sula"))
 
 
 @pytest.mark.parametrize(

@@ -150,10 +150,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         for run in (*variant["runs"], variant["ensemble"]):
             members = [run["folder"]] if "folder" in run else folders
             translator = Translator.load(*members, device="cpu")
-            translated = [
-                translation_or_weight.text
-                for translation_or_weight in translator.translate(sources, beam)
-            ]
+            translated = [translation.text for translation in translator.translate(sources, beam)]
             assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == translated
             scores = score(translated, [references], bootstrap=0)
             assert run["bleu"]["score"] == scores["bleu"].score
@@ -161,9 +158,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
         model = load_model(Path(folders[0]), torch.device("cpu")).model
-        assert variant["parameters"] == sum(
-            translation_or_weight.numel() for translation_or_weight in model.parameters()
-        )
+        assert variant["parameters"] == sum(weight.numel() for weight in model.parameters())
         assert f"\n{variant['name']} " in finished.out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
     means = {variant["name"]: variant["bleu_mean"] for variant in tree["variants"]}

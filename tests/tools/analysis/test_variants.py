@@ -31,9 +31,7 @@ def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[
     ]
 
 
-@pytest.mark.parametrize(
-    "path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda path_of_case: path_of_case.stem
-)
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_comparison_is_valid(path: Path) -> None:
     plan = read_plan([path])
     assert plan.folder == Path("runs") / path.stem
