@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from conftest import toy_pairs
-
+from cases.toy_text import toy_pairs
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText, read_pairs, usable

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from conftest import copy_with_vocabularies
 
+from cases.tiny_runs import copy_with_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 

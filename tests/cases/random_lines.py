@@ -4,7 +4,7 @@ import random
 import string
 from collections.abc import Callable, Iterator
 
-from conftest import toy_words
+from cases.toy_text import toy_words
 
 WORDS = toy_words(90)
 SPACES = list(" \t\u00a0\u3000\u2009\x0b\x0c\x1c\x85\u2028\u2029")

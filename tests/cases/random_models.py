@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from conftest import DECODERS, tiny_config
 from torch import Tensor
 
+from cases.tiny_runs import DECODERS, tiny_config
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.torch.ensemble import Ensemble

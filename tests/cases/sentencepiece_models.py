@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
-from conftest import toy_pairs
+
+from cases.toy_text import toy_pairs
 
 
 def trained(path: Path, texts: list[str] | None = None, **settings: Any) -> Any:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.runs.run_config import stored_run

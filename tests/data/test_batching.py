@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

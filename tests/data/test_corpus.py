@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from sentencepiece import SentencePieceProcessor
 
 from seq2seq.config.schema import VocabularyConfig

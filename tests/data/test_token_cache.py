@@ -30,8 +30,9 @@ from cases.cached_data import (
     write_files,
 )
 from cases.environment import project_environment
+from cases.stopped_trainings import run_until_killed
 from cases.tiers import one_quick
-from conftest import run_until_killed, toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -20,7 +20,7 @@ from cases.cached_data import (
     read_into_memory,
     write_files,
 )
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.data import token_cache

@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 from cases.environment import project_environment
-from conftest import VOWELS, toy_pairs
+from cases.toy_text import VOWELS, toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -282,7 +282,7 @@ def test_concurrent_samples_do_not_affect_each_other(sampler: Vocabulary) -> Non
 PROCESS = """
 import hashlib, sys
 from pathlib import Path
-from conftest import VOWELS, toy_pairs
+from cases.toy_text import VOWELS, toy_pairs
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies
 src, tgt = toy_pairs(200, seed=4)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sentencepiece
 from cases.sentencepiece_models import trained
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases.toy_names import name_pairs, some_names
-from conftest import toy_pairs, toy_words
+from cases.toy_text import toy_pairs, toy_words
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

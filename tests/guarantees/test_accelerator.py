@@ -19,7 +19,8 @@ from cases.simulated_device import (
     simulated,
 )
 from cases.tiers import one_quick
-from conftest import DECODERS, tiny_config, toy_pairs
+from cases.tiny_runs import DECODERS, tiny_config
+from cases.toy_text import toy_pairs
 from torch import Tensor
 
 from seq2seq.__main__ import main

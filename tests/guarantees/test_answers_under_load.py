@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 
 from cases.random_lines import fuzz_lines
 from cases.server import serve
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
 from seq2seq.inference.loaded_model import ModelOptions

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

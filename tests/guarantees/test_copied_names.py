@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases.toy_text import write_small_corpus
 from cases.trainings import BASE, fingerprint, trained
-from conftest import write_small_corpus
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

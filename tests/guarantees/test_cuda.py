@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from cases.models import Case, make_model
-from conftest import take_step
+from cases.stopped_trainings import take_step
 from engines.test_captured import SEARCHES, requests
 from torch import Tensor
 

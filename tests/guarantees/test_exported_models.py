@@ -18,8 +18,9 @@ import pytest
 import torch
 from cases.random_lines import fuzz_lines
 from cases.tiers import one_quick, quick_values
+from cases.tiny_runs import DECODERS, tiny_config
 from cases.toy_names import name_pairs, some_names
-from conftest import DECODERS, tiny_config, toy_pairs, toy_words
+from cases.toy_text import toy_pairs, toy_words
 
 from seq2seq.config.corpora import NamesConfig
 from seq2seq.config.schema import Config

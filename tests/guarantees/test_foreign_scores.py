@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import create_tiny_run, toy_pairs
+from cases.tiny_runs import create_tiny_run
+from cases.toy_text import toy_pairs
 from torch import nn
 
 from seq2seq.__main__ import GROUPS, main

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from cases.random_lines import fuzz_lines
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings

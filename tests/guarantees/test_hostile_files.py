@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 from safetensors.torch import save
 
 from seq2seq.__main__ import main

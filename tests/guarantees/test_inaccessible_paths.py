@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cases.tiers import one_quick
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

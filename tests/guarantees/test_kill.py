@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
 from seq2seq.runs.run_folder import resumable

@@ -25,7 +25,7 @@ from cases.mistakes import (
     truncate,
     write,
 )
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from safetensors.torch import save_file
 
 from seq2seq.__main__ import main

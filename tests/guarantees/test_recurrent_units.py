@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases.respelled_vocabulary import Respelled
-from conftest import toy_pairs, train_until
+from cases.stopped_trainings import train_until
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config

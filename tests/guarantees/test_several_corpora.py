@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases.stopped_trainings import train_until_killed
 from cases.tiers import one_quick
-from conftest import toy_pairs, train_until_killed
+from cases.toy_text import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from cases.tiers import one_quick
-from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small_corpus
+from cases.tiny_runs import copy_with_vocabularies, tiny_config
+from cases.toy_text import toy_pairs, write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from cases.stopped_trainings import train_until
 from cases.tiers import one_quick
-from conftest import train_until
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS

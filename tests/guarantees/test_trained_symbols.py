@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator

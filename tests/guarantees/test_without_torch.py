@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.inference.loaded_model import ModelOptions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq import Translator
 from seq2seq.inference.attention_map import NOTE, notes_on_coverage

@@ -9,7 +9,7 @@ from cases.oracle import CPU, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, score_o
 from cases.random_models import MAKERS, random_sources
 from cases.searches import requests_of, row_search, search
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 from cases.prefix_automata import begins
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from cases.oracle import CPU, SOURCES, Oracle, ask
 from cases.random_models import MAKERS, random_sources
 from cases.searches import search
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.inference import passes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.inference.line_preparation import Preparation
 from seq2seq.inference.requirements import Requirements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cases.respelled_vocabulary import Respelled
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.scoring import ScoredLine, score_lines

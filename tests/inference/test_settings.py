@@ -14,7 +14,7 @@ import torch
 from cases.oracle import CPU, SOURCES, Oracle, all_hypotheses, ask
 from cases.random_models import MAKERS, random_sources
 from cases.searches import search
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies

@@ -15,7 +15,7 @@ from cases.oracle import CPU, Oracle, ask
 from cases.random_models import MAKERS, random_sources
 from cases.searches import requests_of, row_search, search
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from sacrebleu.metrics import BLEU, CHRF
 
 from seq2seq.__main__ import main

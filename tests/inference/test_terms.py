@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.search.interface import Hypothesis

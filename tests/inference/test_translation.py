@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq import Translator
 from seq2seq.inference import attention_map

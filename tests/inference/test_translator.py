@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
+from cases.tiny_runs import DECODERS, copy_with_vocabularies, tiny_config
+from cases.toy_text import toy_pairs, toy_words
 
 from seq2seq.cli import arguments
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig

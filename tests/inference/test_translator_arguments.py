@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 import seq2seq
 from seq2seq import Config, Translator, load_config, train

@@ -4,7 +4,8 @@ import io
 from pathlib import Path
 
 import pytest
-from conftest import DECODERS, toy_pairs
+from cases.tiny_runs import DECODERS
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main as cli
 from seq2seq.inference.translator import Translator

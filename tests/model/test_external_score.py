@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import create_tiny_run, tiny_config, toy_pairs
+from cases.tiny_runs import create_tiny_run, tiny_config
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from safetensors.torch import save_file
 from torch import Tensor
 

@@ -15,7 +15,7 @@ import onnx
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx import trace

@@ -17,7 +17,7 @@ import pytest
 import torch
 from cases.environment import project_environment
 from cases.tiers import one_quick
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 from torch import Tensor
 
 from seq2seq.__main__ import main

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from batch_statistics import share_met
 

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 

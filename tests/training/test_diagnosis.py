@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Vocabularies

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import train_until_killed
+from cases.stopped_trainings import train_until_killed
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs import tensor_file

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases.stopped_trainings import take_step
 from cases.trainings import configured, lines_of, log_of, state_of, trained
-from conftest import take_step
 from torch import Tensor
 
 from seq2seq.data.batching import EpochOrder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from torch import Tensor
 
 from seq2seq.config.schema import Config, load_config

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import take_step
+from cases.stopped_trainings import take_step
 from torch import Tensor
 
 from seq2seq.config.schema import load_config

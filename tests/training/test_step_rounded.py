@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases.models import FAMILY, GNMT, ONE_OF_EACH, UNITS, Case, make_copying_model, make_model
+from cases.stopped_trainings import take_step
 from cases.tiers import one_quick
-from conftest import take_step
 from torch import Tensor, nn
 
 from seq2seq.config.schema import load_config

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import train_until
+from cases.stopped_trainings import train_until
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config

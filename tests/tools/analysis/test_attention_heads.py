@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from cases.tiers import one_quick
-from conftest import create_tiny_run, tiny_config, toy_pairs
+from cases.tiny_runs import create_tiny_run, tiny_config
+from cases.toy_text import toy_pairs
 from numpy.typing import NDArray
 from torch import Tensor, nn
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.public_corpora import _members

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import tiny_config, toy_pairs
+from cases.tiny_runs import tiny_config
+from cases.toy_text import toy_pairs
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.config.training import DecayConfig

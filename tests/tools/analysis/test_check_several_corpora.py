@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 

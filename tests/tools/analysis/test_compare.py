@@ -16,7 +16,7 @@ import pytest
 import torch
 from cases.environment import project_environment
 from cases.tiers import one_quick
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import counts_by, score, score_of

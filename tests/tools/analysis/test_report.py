@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from conftest import write_small_corpus
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import SentenceScore

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import copy_with_vocabularies, write_small_corpus
+from cases.tiny_runs import copy_with_vocabularies
+from cases.toy_text import write_small_corpus
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

@@ -12,7 +12,7 @@ import pytest
 from cases.environment import project_environment
 from cases.fake_commands import FakeCommands
 from cases.tiers import one_quick
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config

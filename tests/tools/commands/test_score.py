@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.inference.scoring import score_lines

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import ParallelFiles

@@ -4,7 +4,7 @@ import tracemalloc
 from collections import Counter
 
 import pytest
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

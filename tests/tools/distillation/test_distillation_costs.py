@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import tiny_config
+from cases.tiny_runs import tiny_config
 
 from seq2seq.config.schema import Config
 from seq2seq.tools.distillation import costs

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cases.tiers import one_quick
-from conftest import tiny_config
+from cases.tiny_runs import tiny_config
 
 from seq2seq.__main__ import GROUPS
 from seq2seq.cli.parser import parse

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from cases.server import ENCODINGS, Served
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from libretranslatepy import LibreTranslateAPI
 
 from seq2seq import Translator

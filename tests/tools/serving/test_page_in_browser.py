@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("playwright", reason="needs playwright: make browser-test installs it")
 
 from cases.server import Served, serve
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from seq2seq.inference.loaded_model import ModelOptions

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from cases.server import ENCODINGS, Served, serve
-from conftest import toy_pairs
+from cases.toy_text import toy_pairs
 
 from seq2seq import Translator
 from seq2seq.__main__ import main
