@@ -125,7 +125,7 @@ def chi_square(counts: Counter[Segmentation], probabilities: dict[Segmentation, 
 
 
 def words_of(min_length: int, max_length: int) -> list[str]:
-    """Return the four longest words of the text that have `least` to `most` letters."""
+    """Return the four longest words of the text that have `min_length` to `max_length` letters."""
     words = {word for line in SRC for word in line.split() if min_length <= len(word) <= max_length}
     return sorted(words, key=lambda word: (-len(word), word))[:4]
 

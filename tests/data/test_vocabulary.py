@@ -288,8 +288,8 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 src, tgt = toy_pairs(200, seed=4)
 config = VocabularyConfig(type=sys.argv[1], size=int(sys.argv[2]), sampling=0.3)
 vocabulary = train_vocabularies(config, src, tgt).src
-for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
-    print(hashlib.sha256(each).hexdigest())
+for content in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
+    print(hashlib.sha256(content).hexdigest())
 """
 
 
