@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.engines.engine import Array, Rows
+from seq2seq.engines.engine import Array, Rows, Sampling
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Arrays, HostStep
 from seq2seq.engines.torch.engine import Model, TorchEngine, tensors_of
@@ -22,6 +22,22 @@ from seq2seq.inference.search import search as module
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.model.seq2seq import Seq2Seq
+
+SEARCHES: dict[str, SearchOptions] = {
+    "greedy": SearchOptions(1, return_scores=False, return_attention=False),
+    "greedy, scores": SearchOptions(1),
+    "beam": SearchOptions(4, length_penalty=0.7, coverage_penalty=0.2),
+    "rules": SearchOptions(3, no_repeat_ngram=2, repetition_penalty=1.2, min_length=2),
+    "groups": SearchOptions(4, groups=2, diversity=0.5),
+    "sampling": SearchOptions(1, sampling=Sampling(2, top_p=0.9, seed=4)),
+}
+
+
+def random_requests(count: int = 90) -> list[Request]:
+    """Return requests of random sources, with limits of their own."""
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(1, 12, count).tolist()
+    return [Request(rng.integers(4, 11, length).tolist(), 8 + length % 3) for length in lengths]
 
 
 def requests_of(

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from cases.models import Case, make_copying_model, make_model
-from cases.searches import check_other_kernels
+from cases.searches import SEARCHES, check_other_kernels, random_requests
 from cases.simulated_device import DEVICE, simulated
 from cases.tiers import one_quick
 
-from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import Model, TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
+from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.search.lexical import lexical_of
 from seq2seq.inference.search.search import search
 from seq2seq.runtime.errors import UserError
@@ -31,20 +30,6 @@ CASES = [
     Case("plain", "", False, 2),
     Case("luong", "general", True, 1, unit="gru"),
 ]
-SEARCHES: dict[str, SearchOptions] = {
-    "greedy": SearchOptions(1, return_scores=False, return_attention=False),
-    "greedy, scores": SearchOptions(1),
-    "beam": SearchOptions(4, length_penalty=0.7, coverage_penalty=0.2),
-    "rules": SearchOptions(3, no_repeat_ngram=2, repetition_penalty=1.2, min_length=2),
-    "groups": SearchOptions(4, groups=2, diversity=0.5),
-    "sampling": SearchOptions(1, sampling=Sampling(2, top_p=0.9, seed=4)),
-}
-
-
-def requests(count: int = 90) -> list[Request]:
-    rng = np.random.default_rng(2)
-    lengths = rng.integers(1, 12, count).tolist()
-    return [Request(rng.integers(4, 11, length).tolist(), 8 + length % 3) for length in lengths]
 
 
 def equal(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
@@ -87,7 +72,7 @@ def on_device(model: Model) -> TorchEngine:
 def test_results_are_those_on_the_cpu(name: str) -> None:
     for case in CASES if name in ("greedy", "beam") else CASES[::3]:
         model = small(case)
-        asked = requests(90 if case is CASES[0] else 20)
+        asked = random_requests(90 if case is CASES[0] else 20)
         with simulated():
             lists = search(on_device(model), asked, SEARCHES[name])
         check_other_kernels(lists, search(TorchEngine(model, CPU), asked, SEARCHES[name]))
@@ -98,10 +83,10 @@ def test_phrases_ensembles_and_copied_tokens_as_on_the_cpu() -> None:
     ensemble = Ensemble([small(CASES[0]), small(CASES[3])])
     lexical = [
         request._replace(lexical=lexical_of([([7, 8], False)], frozenset()))
-        for request in requests(12)
+        for request in random_requests(12)
     ]
     for model in (copying, ensemble):
-        for asked in (requests(20), [*lexical, *requests(9)]):
+        for asked in (random_requests(20), [*lexical, *random_requests(9)]):
             with simulated():
                 lists = search(on_device(model), asked, SEARCHES["beam"])
             check_other_kernels(lists, search(TorchEngine(model, CPU), asked, SEARCHES["beam"]))
@@ -111,20 +96,20 @@ def test_tensors_are_used_again_by_later_searches() -> None:
     with simulated():
         engine = on_device(small(CASES[0]))
         for _ in range(3):
-            search(engine, requests(), SEARCHES["beam"])
+            search(engine, random_requests(), SEARCHES["beam"])
         first = {key: len(tensors) for key, tensors in engine._unused.items()}
-        search(engine, requests(), SEARCHES["beam"])
+        search(engine, random_requests(), SEARCHES["beam"])
     assert {key: len(tensors) for key, tensors in engine._unused.items()} == first
     assert set(first.values()) == {1}
 
 
 def test_threads_search_at_once() -> None:
     engine = TorchEngine(small(CASES[0]), CPU)
-    expected = search(engine, requests(), SEARCHES["rules"])
+    expected = search(engine, random_requests(), SEARCHES["rules"])
     results: list[Any] = [None] * 4
 
     def run(number: int) -> None:
-        results[number] = search(engine, requests(), SEARCHES["rules"])
+        results[number] = search(engine, random_requests(), SEARCHES["rules"])
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -167,12 +152,12 @@ def test_out_of_memory_halves_the_slots_and_loses_no_sentence() -> None:
     engine = Small(9)
     plain = TorchEngine(small(CASES[0]), CPU)
     counted: list[int] = []
-    lists = search(engine, requests(), SEARCHES["beam"], counted.append)
-    equal(lists, search(plain, requests(), SEARCHES["beam"]))
+    lists = search(engine, random_requests(), SEARCHES["beam"], counted.append)
+    equal(lists, search(plain, random_requests(), SEARCHES["beam"]))
     assert sorted(counted) == list(range(90))
     assert engine.failed
     with pytest.raises(torch.OutOfMemoryError):
-        search(Small(0), requests(5), SEARCHES["greedy"])
+        search(Small(0), random_requests(5), SEARCHES["greedy"])
 
 
 def test_a_device_is_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +165,9 @@ def test_a_device_is_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch
         model = make_model(CASES[0]).to(DEVICE)
         engine = TorchEngine(model, DEVICE)
         of_cpu = TorchEngine(make_model(CASES[0]), CPU)
-        search(engine, requests(3), SEARCHES["greedy"])
+        search(engine, random_requests(3), SEARCHES["greedy"])
         process = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: process + 1)
         with pytest.raises(UserError, match="get_context"):
-            search(engine, requests(3), SEARCHES["greedy"])
-    assert len(search(of_cpu, requests(3), SEARCHES["greedy"])) == 3
+            search(engine, random_requests(3), SEARCHES["greedy"])
+    assert len(search(of_cpu, random_requests(3), SEARCHES["greedy"])) == 3

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases.models import Case, make_model
+from cases.searches import SEARCHES, random_requests
 from cases.stopped_trainings import take_step
-from engines.test_captured import SEARCHES, requests
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
@@ -336,7 +336,7 @@ def test_search_on_captured_steps_equals_that_on_the_cpu() -> None:
         for options in SEARCHES.values():
             engines = TorchEngine(model, CUDA), TorchEngine(on_cpu, torch.device("cpu"))
             for _ in range(2):  # captured, then replayed
-                lists_by_engine = [search(engine, requests(), options) for engine in engines]
+                lists_by_engine = [search(engine, random_requests(), options) for engine in engines]
             best = [[hypotheses[0].ids for hypotheses in results] for results in lists_by_engine]
             same = sum(captured_ids == cpu_ids for captured_ids, cpu_ids in zip(*best, strict=True))
             assert same >= 0.98 * len(best[0])  # ties are broken by rounding
