@@ -45,8 +45,8 @@ def test_text_is_kept_as_written(tmp_path: Path, code: str) -> None:
 
 @pytest.mark.parametrize("null", ["", "~", "null"])
 def test_null_is_none_and_none_is_a_word(tmp_path: Path, null: str) -> None:
-    more = f"decoding: {{max_length: {null}}}\nmodel:\n  decoder: none\nvocabulary:\n"
-    config = load(tmp_path, more, (f"training.max_steps={null}",))
+    sections = f"decoding: {{max_length: {null}}}\nmodel:\n  decoder: none\nvocabulary:\n"
+    config = load(tmp_path, sections, (f"training.max_steps={null}",))
     assert config.decoding.max_length is None
     assert config.training.max_steps is None
     assert config.model.decoder == "none"
@@ -97,9 +97,11 @@ def test_yaml_tags_are_refused_and_not_executed(tmp_path: Path, value: str) -> N
     assert "write the value itself" in line
 
 
-@pytest.mark.parametrize("more", ["model: &m {dropout: 0.1}\nvocabulary: *m", "model: &m {x: *m}"])
-def test_aliases_are_refused(tmp_path: Path, more: str) -> None:
-    (line,) = errors_in(tmp_path, more)
+@pytest.mark.parametrize(
+    "sections", ["model: &m {dropout: 0.1}\nvocabulary: *m", "model: &m {x: *m}"]
+)
+def test_aliases_are_refused(tmp_path: Path, sections: str) -> None:
+    (line,) = errors_in(tmp_path, sections)
     assert "aliases (*) are not supported" in line
 
 

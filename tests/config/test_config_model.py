@@ -17,12 +17,14 @@ from seq2seq.config.schema import (
 
 
 def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
-    more = "model: {decoder: luong, score: {scaled_dot: 4}, hidden_size: 30, attention_size: 15}"
-    (line,) = errors_in(tmp_path, more)
+    sections = (
+        "model: {decoder: luong, score: {scaled_dot: 4}, hidden_size: 30, attention_size: 15}"
+    )
+    (line,) = errors_in(tmp_path, sections)
     assert line.endswith(
         "model.attention_size: must be a multiple of the 4 heads of {scaled_dot: 4}; got 15"
     )
-    (line,) = errors_in(tmp_path, more.replace(", attention_size: 15", ""))
+    (line,) = errors_in(tmp_path, sections.replace(", attention_size: 15", ""))
     assert line.endswith(
         "model: attention_size must be a multiple of the 4 heads of {scaled_dot: 4}; it is 15, "
         "half of hidden_size, by default"
@@ -30,14 +32,16 @@ def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("sections", "message"),
     [
         ("vocabulary: {joint: false}\nmodel: {copy: true}", "copy needs vocabulary.joint: true"),
         ("model: {copy: true, decoder: none}", "needs attention to copy by"),
     ],
 )
-def test_copying_needs_shared_ids_and_attention(tmp_path: Path, more: str, message: str) -> None:
-    (line,) = errors_in(tmp_path, more)
+def test_copying_needs_shared_ids_and_attention(
+    tmp_path: Path, sections: str, message: str
+) -> None:
+    (line,) = errors_in(tmp_path, sections)
     assert message in line
     assert re.match(r"line \d+: model", line)
     for decoder in ("bahdanau", "luong"):

@@ -60,11 +60,13 @@ def test_a_config_is_frozen(tmp_path: Path) -> None:
         load(tmp_path).model.dropout = 0.5
 
 
-def keys_below(schema: type[Section], above: str = "") -> Iterator[str]:
+def keys_below(schema: type[Section], parent: str = "") -> Iterator[str]:
     """Yield every key with a value below a section."""
     for name, info in schema.model_fields.items():
         section = section_class(info.annotation)
-        yield from [f"{above}{name}"] if section is None else keys_below(section, f"{above}{name}.")
+        yield from (
+            [f"{parent}{name}"] if section is None else keys_below(section, f"{parent}{name}.")
+        )
 
 
 def keys_with_a_value() -> list[str]:
@@ -164,8 +166,8 @@ def test_an_override_sets_part_of_a_value(
 def test_a_map_in_an_override_is_read_as_strictly_as_in_a_file(
     tmp_path: Path, value: str, reason: str
 ) -> None:
-    for more in ((), ("model.dropout=0.1",)):
-        lines = errors_in(tmp_path, "", (f"model.layers={value}", *more))
+    for other_overrides in ((), ("model.dropout=0.1",)):
+        lines = errors_in(tmp_path, "", (f"model.layers={value}", *other_overrides))
         assert all("(override): " in line and reason in line for line in lines)
 
 
@@ -420,8 +422,8 @@ def keys_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[tup
             section = definitions[reference.rpartition("/")[2]]
             value = {"description": section["description"], **section, **value}
             complete = section if "properties" in section else section["anyOf"][-1]
-            below = keys_of(complete, definitions)
-            yield from ((f"{key}.{name}", entry) for name, entry in below)
+            keys_of_section = keys_of(complete, definitions)
+            yield from ((f"{key}.{name}", entry) for name, entry in keys_of_section)
         yield key, value
 
 
@@ -469,7 +471,7 @@ def test_changes_that_affect_training_are_shown(tmp_path: Path) -> None:
 
 
 def test_changes_that_do_not_affect_training_are_not_shown(tmp_path: Path) -> None:
-    free = (
+    free_keys = (
         "run_dir=elsewhere",
         "data.test.file=test.tsv",
         "data.train.src=b.en",  # the state records checksums of the text
@@ -484,11 +486,11 @@ def test_changes_that_do_not_affect_training_are_not_shown(tmp_path: Path) -> No
         "decoding.beam_size=4",
         "decoding.max_length=3",
     )
-    assert changed_keys(load(tmp_path), load(tmp_path, overrides=free)) == []
+    assert changed_keys(load(tmp_path), load(tmp_path, overrides=free_keys)) == []
 
 
 def test_the_length_of_training_matters_to_a_decaying_learning_rate(tmp_path: Path) -> None:
     old = load(tmp_path, overrides=("training.decay=linear",))
-    longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
-    new = load(tmp_path, overrides=longer)
+    longer_training = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
+    new = load(tmp_path, overrides=longer_training)
     assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]

@@ -86,9 +86,9 @@ def test_a_key_reaches_config_export_and_search(
     assert getattr(DecodingConfig(**{item.name: str(value)}), item.name) == value
 
     folder = shutil.copytree(EXPORT, tmp_path / "export")
-    stored = json.loads((folder / "export.json").read_text("utf-8"))
-    stored["decoding"][item.name] = value
-    (folder / "export.json").write_text(json.dumps(stored), "utf-8")
+    description = json.loads((folder / "export.json").read_text("utf-8"))
+    description["decoding"][item.name] = value
+    (folder / "export.json").write_text(json.dumps(description), "utf-8")
     assert getattr(read_description(folder).decoding, item.name) == value
 
     override = f"decoding.{item.name}={json.dumps(value)}"
@@ -164,18 +164,18 @@ def test_options_that_exclude_each_other_are_refused_as_the_caller_spells_them(
     glossary = Glossary({"tree": "baum"})
     values = {"sampling": Sampling(2), "groups": 2, "glossary": glossary}
     arguments_of_call = {"beam_size": 4, "constraints": ["baum"]}
-    chosen = {name: value for name, value in values.items() if name in (this, that)}
+    excluding_values = {name: value for name, value in values.items() if name in (this, that)}
     excluding_arguments = {
         name: value for name, value in arguments_of_call.items() if name in (this, that)
     }
     text = f"^{this} cannot be used with {that}; remove one of them$"
     if excluding_arguments:
-        settings = SearchSettings(**chosen)
+        settings = SearchSettings(**excluding_values)
         with pytest.raises(UserError, match=text):
             Translator.load(EXPORT).translate("A tree.", **excluding_arguments, settings=settings)
     else:
         with pytest.raises(UserError, match=text):
-            SearchSettings(**chosen)
+            SearchSettings(**excluding_values)
 
     numbers = {"beam_size": "4", "sampling": "2", "groups": "2"}
     words = []

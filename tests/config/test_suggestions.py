@@ -20,9 +20,9 @@ training: {max_epochs: 3}
 KNOWN = dict(key_descriptions(Config))
 
 
-def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> list[str]:
+def refusal(folder: Path, overrides: tuple[str, ...] = (), sections: str = "") -> list[str]:
     path = folder / "c.yaml"
-    path.write_text(MINIMAL + more, encoding="utf-8")
+    path.write_text(MINIMAL + sections, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_config(path, overrides)
     return [line.removeprefix(f"{path}:") for line in str(caught.value).splitlines()]
@@ -40,7 +40,7 @@ def test_a_number_is_an_unknown_key_without_a_hint(tmp_path: Path, key: str) -> 
     """The key is not taken for an index, since the config here has no list."""
     (line,) = refusal(tmp_path, (f"{key}=3",))
     assert line == f"{key.removesuffix('.weight')} (override): unknown key"
-    assert refusal(tmp_path, more="7: 8\n") == ["5: 7: unknown key"]
+    assert refusal(tmp_path, sections="7: 8\n") == ["5: 7: unknown key"]
 
 
 def test_common_names_of_other_tools_lead_to_existing_keys(tmp_path: Path) -> None:
@@ -87,30 +87,32 @@ def test_dissimilar_keys_get_no_hint(tmp_path: Path, key: str) -> None:
 
 
 def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> None:
-    lines = refusal(tmp_path, more="model.dropout: 0.1\n")
+    lines = refusal(tmp_path, sections="model.dropout: 0.1\n")
     assert lines == ["5: model.dropout: unknown key; write dropout below the section model"]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("more", ["{i}", "training{i}", "lerning_{i}"])
+@pytest.mark.parametrize("suffix", ["{i}", "training{i}", "lerning_{i}"])
 def test_many_errors_are_counted_without_computing_every_hint(
-    tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = mock.Mock(side_effect=difflib.get_close_matches)
     monkeypatch.setattr(difflib, "get_close_matches", compared)
     calls = []
-    for many in (1_000, 4_000):
+    for error_count in (1_000, 4_000):
         compared.reset_mock()
-        lines = refusal(tmp_path, more="".join(f"x{more.format(i=i)}: 1\n" for i in range(many)))
+        lines = refusal(
+            tmp_path, sections="".join(f"x{suffix.format(i=i)}: 1\n" for i in range(error_count))
+        )
         assert len(lines) == MAX_SHOWN + 1
         assert lines[0].startswith("5: x")
-        assert lines[-1] == f" ... and {many - MAX_SHOWN:,} more errors"
+        assert lines[-1] == f" ... and {error_count - MAX_SHOWN:,} more errors"
         calls.append(compared.call_count)
     assert calls[0] == calls[1]
 
 
 def test_a_long_name_is_shortened(tmp_path: Path) -> None:
-    (line,) = refusal(tmp_path, more=f"{'a' * 500_000}: 1\n")
+    (line,) = refusal(tmp_path, sections=f"{'a' * 500_000}: 1\n")
     assert len(line) < 150
 
 

@@ -110,8 +110,8 @@ def test_evaluate_and_compare_agree() -> None:
 
 def test_both_tails_are_counted() -> None:
     """Resamples need not be centred on the difference."""
-    drawn = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
-    assert bootstrap.two_sided_p_value(1.5, drawn) == (2 + 1) / (5 + 1)
+    differences = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
+    assert bootstrap.two_sided_p_value(1.5, differences) == (2 + 1) / (5 + 1)
 
 
 def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
@@ -250,8 +250,8 @@ class SimulatedSystems(NamedTuple):
         pairs = []
         for _ in range(tests):
             resamples = Resamples(SENTENCES, 100)
-            drawn = self.draw(seeds, generator)
-            systems = [resamples.of_system(list(system), np.mean) for system in drawn]
+            values_of_draw = self.draw(seeds, generator)
+            systems = [resamples.of_system(list(system), np.mean) for system in values_of_draw]
             tested = bootstrap.difference(*systems, resamples)
             pairs.append((tested.p_value, tested.seeds_p_value))
         return np.array(pairs, dtype=float)

@@ -67,8 +67,8 @@ def run_program(
     command = [sys.executable, "-m", "sacrebleu", *paths["ref"], "-i", *paths["hyp"]]
     command += ["-m", "bleu", "chrf", "ter", "-w", "10", "--no-color", *options]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SACREBLEU")}
-    done = subprocess.run(command, capture_output=True, check=True, env=environment)
-    return done.stdout.decode("utf-8")
+    process = subprocess.run(command, capture_output=True, check=True, env=environment)
+    return process.stdout.decode("utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +118,11 @@ def test_scores_intervals_and_signatures_equal_those_of_the_program(
 
 
 def test_resamples_default_to_those_of_the_program(tmp_path: Path) -> None:
-    few = [lines[:MIN_SENTENCES] for lines in (SYSTEM, REFERENCE)]
-    printed = run_program(tmp_path, few[:1], few[1:], "--confidence", *ALL_CASED)
+    few_lines = [lines[:MIN_SENTENCES] for lines in (SYSTEM, REFERENCE)]
+    printed = run_program(tmp_path, few_lines[:1], few_lines[1:], "--confidence", *ALL_CASED)
     signatures = {metric["name"]: metric["signature"] for metric in json.loads(printed)}
-    assert score(few[0], few[1:])["bleu"].signature == signatures["BLEU"]
-    assert "bs:1000|seed:12345" in score(few[0], few[1:])["bleu"].signature
+    assert score(few_lines[0], few_lines[1:])["bleu"].signature == signatures["BLEU"]
+    assert "bs:1000|seed:12345" in score(few_lines[0], few_lines[1:])["bleu"].signature
 
 
 def test_paired_scores_and_signatures_equal_those_of_the_program(tmp_path: Path) -> None:

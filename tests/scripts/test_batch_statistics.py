@@ -14,19 +14,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_share_of_repeated_batch_mates() -> None:
-    before = [np.array(rows) for rows in ([0, 1, 2], [3, 4, 5], [6])]
-    assert share_met(before, before, 7) == 1
-    after = [np.array(rows) for rows in ([0, 1, 3], [2, 4, 6], [5])]
-    assert share_met(before, after, 7) == pytest.approx((0.5 + 0.5 + 0) / 6)
+    epoch = [np.array(rows) for rows in ([0, 1, 2], [3, 4, 5], [6])]
+    assert share_met(epoch, epoch, 7) == 1
+    later_epoch = [np.array(rows) for rows in ([0, 1, 3], [2, 4, 6], [5])]
+    assert share_met(epoch, later_epoch, 7) == pytest.approx((0.5 + 0.5 + 0) / 6)
 
 
 @pytest.mark.thorough
 def test_the_table_of_a_config(tmp_path: Path) -> None:
     config = write_small_corpus(tmp_path)
     command = [sys.executable, ROOT / "scripts" / "batch_statistics.py", config]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "vocabulary.sampling=0.1"], capture_output=True, text=True, cwd=tmp_path
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[0] for line in done.stdout.splitlines()][:2] == ["pairs", "batches"]
+    assert (process.returncode, process.stderr) == (0, "")
+    assert [line.split()[0] for line in process.stdout.splitlines()][:2] == ["pairs", "batches"]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []

@@ -15,11 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_lengths_resemble_those_of_translations() -> None:
-    drawn = lengths(10_000, seed=1)
-    assert drawn.min() >= 1
-    assert drawn.max() <= LONGEST
-    assert abs(drawn.mean() - 1.15 * MEAN) < 2  # the mean of a log-normal exceeds its median
-    assert np.corrcoef(drawn.T)[0, 1] > 0.9
+    lengths_of_sample = lengths(10_000, seed=1)
+    assert lengths_of_sample.min() >= 1
+    assert lengths_of_sample.max() <= LONGEST
+    assert (
+        abs(lengths_of_sample.mean() - 1.15 * MEAN) < 2
+    )  # the mean of a log-normal exceeds its median
+    assert np.corrcoef(lengths_of_sample.T)[0, 1] > 0.9
 
 
 def test_batches_are_full_and_have_little_padding() -> None:
@@ -62,16 +64,16 @@ def test_parts_already_in_the_file_are_not_repeated(
     monkeypatch.setitem(random_text.MODELS, "luong", (200, random_text.MODELS["luong"][1] | sizes))
     file = tmp_path / "gpu.json"
     arguments = ["--device", "cpu", "--small", "--json", str(file)]
-    before = {"date": "2026-11-01", "tokens_per_second": 1.5}
+    result = {"date": "2026-11-01", "tokens_per_second": 1.5}
     names = ("training, luong, 512 tokens a batch", "search, luong, float32, beam 1")
-    saved = {"machine": benchmark_gpu.machine_name("cpu"), "parts": dict.fromkeys(names, before)}
-    file.write_text(json.dumps(saved))
+    content = {"machine": benchmark_gpu.machine_name("cpu"), "parts": dict.fromkeys(names, result)}
+    file.write_text(json.dumps(content))
     benchmark_gpu.main(arguments)
     first = capsys.readouterr().out
     parts = json.loads(file.read_text())["parts"]
     assert len(parts) == 7
     assert len(calls) == 5
-    assert [parts[name] for name in names] == [before, before]
+    assert [parts[name] for name in names] == [result, result]
     for name, row in parts.items():
         assert name in first
         assert all(value >= 0 for key, value in row.items() if key != "date")

@@ -148,9 +148,9 @@ def test_a_broken_link_is_found(html: str, problem: str | None, tmp_path: Path) 
 @needs_docs
 def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("build/site: the site. ")
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.startswith("build/site: the site. ")
     assert (ROOT / "build/site/index.html").is_file()
 
 
@@ -198,12 +198,14 @@ def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     notebook = nbformat.read(ROOT / f"docs/tutorials/{name}.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)  # as stored by run_notebooks.py
-    for text, shorter in SHORTENED[name].items():
+    for text, replacement in SHORTENED[name].items():
         (cell,) = (cell for cell in notebook.cells if text in cell.source)
-        cell.source = cell.source.replace(text, shorter)
+        cell.source = cell.source.replace(text, replacement)
     nbformat.write(notebook, tmp_path / "tutorial.ipynb")
-    done = execute(tmp_path / "tutorial.ipynb", tmp_path)
-    assert [cell.source for cell in done.cells] == [cell.source for cell in notebook.cells]
+    executed_notebook = execute(tmp_path / "tutorial.ipynb", tmp_path)
+    assert [cell.source for cell in executed_notebook.cells] == [
+        cell.source for cell in notebook.cells
+    ]
 
 
 @needs_docs

@@ -57,14 +57,14 @@ def run_plugin(folder: Path, *options: str) -> list[str]:
     path = folder / "test_comparisons.py"
     path.write_text(COMPARISONS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "scripts.comparison_errors", "-c", os.devnull]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "-p", "no:cacheprovider", *options, str(path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
 def test_planted_errors_are_measured_as_shares_of_their_tolerances(tmp_path: Path) -> None:

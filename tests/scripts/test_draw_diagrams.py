@@ -14,9 +14,9 @@ def test_the_diagrams_of_the_pages_are_current(
     committed = draw_diagrams.IMAGES
     monkeypatch.setattr(draw_diagrams, "IMAGES", tmp_path)
     assert draw_diagrams.main() == 0
-    drawn = sorted(tmp_path.iterdir())
-    assert len(drawn) >= 5
-    for path in drawn:
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) >= 5
+    for path in paths:
         assert path.read_bytes() == (committed / path.name).read_bytes(), path.name
         root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
         _, _, width, height = map(float, root.attrib["viewBox"].split())

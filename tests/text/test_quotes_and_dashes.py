@@ -75,8 +75,8 @@ def test_an_opening_mark_in_a_text_of_a_script_without_spaces_is_one_by_its_cate
 def test_only_quotation_marks_and_dashes_change(line: str, training: str) -> None:
     marks = marks_of(training)
     written = marks.written(line)
-    others = [c for c in line if c not in {*QUOTES, *DASHES, " "}]
-    assert [c for c in written if c not in {*QUOTES, *DASHES, " "}] == others
+    other_characters = [c for c in line if c not in {*QUOTES, *DASHES, " "}]
+    assert [c for c in written if c not in {*QUOTES, *DASHES, " "}] == other_characters
     assert len(written.split()) >= len(line.split())
 
 
