@@ -8,6 +8,7 @@ import pytest
 from cases.commands import printed
 
 from seq2seq.__main__ import GROUPS, main
+from seq2seq.cli.configs import GROUPS as GROUPS_OF_CONFIGS
 from seq2seq.cli.parser import commands_of
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.schema import load_config
@@ -43,7 +44,9 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     *lines, blank, hint = printed(["configs"], capsys).splitlines()
     assert (blank, "seq2seq configs NAME" in hint) == ("", True)
     assert max(map(len, lines)) <= 88
-    names = [line.split()[0] for line in lines if not line.startswith(" ")]
+    names = re.findall(r"^  (\S+)", "\n".join(lines), re.MULTILINE)
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert headings == [f"{heading}:" for heading in GROUPS_OF_CONFIGS.values()]
     assert sorted(f"{name}.yaml" for name in names) == sorted(
         path.name for path in ROOT.glob("configs/*.yaml")
     )

@@ -118,8 +118,6 @@ def test_syntax_errors_are_reported_by_position_with_wrong_overrides(tmp_path: P
     [
         ("a:\n\tb: 1\n", "a:\n  b: 1\n", 2),
         ("a: \tb: c\n", "a:  c\n", 1),
-        ("a:1\nb: 2\n", "a: 1\nb: 2\n", 2),
-        ("a:\n  b:1\n  c: 2\n", "a:\n  b: 1\n  c: 2\n", 3),
         ("a: b: c}\n", "a: {b: c}\n", 1),
         ("a: {b: 1\nc: 2\n", "a: {b: 1}\nc: 2\n", 2),
         ("a: [1, 2\nb: 3\n", "a: [1, 2]\nb: 3\n", 2),
