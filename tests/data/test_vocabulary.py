@@ -266,9 +266,9 @@ def test_words_evicted_from_the_cache_are_sampled_as_before(
 def test_a_part_of_a_large_text_trains_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 70)
     config = VocabularyConfig(size=330)
-    found = train_vocabularies(config, SRC, TGT)
+    vocabularies = train_vocabularies(config, SRC, TGT)
     src, tgt = ([side[row] for row in sample_rows(len(SRC), 70)] for side in (SRC, TGT))
-    assert found.src.model == train_vocabularies(config, src, tgt).src.model
+    assert vocabularies.src.model == train_vocabularies(config, src, tgt).src.model
 
 
 def test_concurrent_samples_do_not_affect_each_other(sampler: Vocabulary) -> None:

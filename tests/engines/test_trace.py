@@ -160,9 +160,9 @@ def test_logarithms_and_sums_do_not_depend_on_the_other_rows() -> None:
     values["copied"] = generator.random((9, 16), np.float32)
     all_rows = advance(values)
     for row in range(9):
-        alone = advance({name: part[row : row + 1] for name, part in values.items()})
-        for name, part in alone.items():
-            assert np.array_equal(part[0], together[name][row])
+        single_row = advance({name: part[row : row + 1] for name, part in values.items()})
+        for name, part in single_row.items():
+            assert np.array_equal(part[0], all_rows[name][row])
 
 
 # --------------------------------------------------------------- the warnings of torch's exporter
@@ -206,11 +206,11 @@ def test_the_exporter_gives_the_warnings_that_are_known(
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "simplefilter", lambda *_: None)  # by which trace is silent
         trace(model)
-    found = set[str]()
+    messages = set[str]()
     for warning in log:
         text = str(warning.message)
         if text.startswith(CONSTANT):
             assert is_meant(warning), f"{warning.filename}:{warning.lineno}: {text}"
         elif not text.startswith(INDEXING):
-            found.add(next((known for known in LEGACY if text.startswith(known)), text))
-    assert found == LEGACY
+            messages.add(next((legacy for legacy in LEGACY if text.startswith(legacy)), text))
+    assert messages == LEGACY

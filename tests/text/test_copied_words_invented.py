@@ -45,8 +45,8 @@ def test_names_are_capitalised_words_shared_by_both_sides() -> None:
 
 def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     src, tgt = (["A dog.", *side, "A cat."] * 9 for side in (SRC, TGT))
-    chosen = [[side[row] for row in sample_rows(len(src), 3)] for side in (src, tgt)]
-    expected = shared_names(*chosen)
+    sampled_sides = [[side[row] for row in sample_rows(len(src), 3)] for side in (src, tgt)]
+    expected = shared_names(*sampled_sides)
     assert expected < shared_names(src, tgt)
     monkeypatch.setattr("seq2seq.text.copied_words.MAX_PAIRS", 3)
     assert shared_names(src, tgt) == expected

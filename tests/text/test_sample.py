@@ -14,16 +14,16 @@ from seq2seq.text.sample import sample_of, sample_rows
 @pytest.mark.parametrize(("count", "max_rows"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])
 def test_all_of_a_short_text_is_used(count: int, max_rows: int) -> None:
     items = [f"line {n}" for n in range(count)]
-    assert list(sample_rows(count, most)) == list(range(count))
-    assert sample_of(items, most) is items
+    assert list(sample_rows(count, max_rows)) == list(range(count))
+    assert sample_of(items, max_rows) is items
 
 
 @pytest.mark.parametrize(
     ("count", "max_rows"), [(6, 5), (10, 1), (1001, 1000), (5000, 1999), (30_000_000, 3000)]
 )
-def test_each_part_of_a_long_text_has_one_row(count: int, most: int) -> None:
-    rows = sample_rows(count, most)
-    assert len(rows) == most
+def test_each_part_of_a_long_text_has_one_row(count: int, max_rows: int) -> None:
+    rows = sample_rows(count, max_rows)
+    assert len(rows) == max_rows
     for n, row in enumerate(rows):
         assert n * count // max_rows <= row < (n + 1) * count // max_rows
 
@@ -31,7 +31,7 @@ def test_each_part_of_a_long_text_has_one_row(count: int, most: int) -> None:
 def test_items_are_those_of_the_rows() -> None:
     items = [str(n) for n in range(100)]
     assert sample_of(items, 30) == [items[row] for row in sample_rows(100, 30)]
-    assert all(one < other for one, other in pairwise(sample_rows(100, 30)))
+    assert all(earlier_row < next_row for earlier_row, next_row in pairwise(sample_rows(100, 30)))
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 8, 10, 12, 29])

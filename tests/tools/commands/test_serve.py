@@ -241,8 +241,10 @@ def test_invalid_options_are_refused_in_one_line(
 def test_a_missing_extra_is_named(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = package.replace("-", "_")
-    monkeypatch.setattr("seq2seq.tools.commands.serve.is_installed", lambda name: name != missing)
+    missing_module = package.replace("-", "_")
+    monkeypatch.setattr(
+        "seq2seq.tools.commands.serve.is_installed", lambda name: name != missing_module
+    )
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
         f"seq2seq: error: serve needs {package}. Run: pip install 'seq2seq-attention[serve]'\n"

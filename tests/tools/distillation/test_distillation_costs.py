@@ -56,7 +56,7 @@ def test_a_shorter_time_has_ever_fewer_parts() -> None:
     """At 12 epochs of ten minutes, a training is two hours."""
     request = DistillationRequest(config_of(max_epochs=12), generations=2)
     full = Outline(2, True, 2)
-    chosen = {
+    outlines = {
         hours: costs.outline_within(hours, request, PLACE, EPOCHS, 1)
         for hours in (None, 40, 12, 9, 6, 3, 1)
     }

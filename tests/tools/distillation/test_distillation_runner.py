@@ -230,4 +230,4 @@ def test_a_record_written_meanwhile_is_followed(distilled: Distilled) -> None:
     other_record = distilled.record
     other_record.tree["outline"]["teachers"] = 1
     with pytest.raises(UserError, match="another process just now"):
-        stale.take_over(other)
+        stale.take_over(other_record)
