@@ -91,7 +91,7 @@ class Preparation:
                 max_length=loaded.max_length,
                 names=self._names,
                 glossary=glossary,
-                writes_names=settings.written_names,
+                adds_uncertain_names=settings.written_names,
                 is_forbidden=requirements.is_forbidden,
             )
         )

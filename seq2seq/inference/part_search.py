@@ -43,6 +43,7 @@ class PartSearch:
         self._preparation = preparation
         self._settings = settings
         self._is_forbidden = preparation.requirements.is_forbidden
+        # A pass looks at all candidates for forbidden text: the best one depends on no `n_best`.
         is_single = not (n_best > 1 or settings.mbr or options.sampling)
         if is_single and preparation.requirements.forbidden is None:
             options = replace(options, returned=1)
@@ -181,7 +182,7 @@ class PartSearch:
         if searched_part.left_out_rules:
             notes.append(_GAVE_WAY + ", ".join(searched_part.left_out_rules))
         elif source.terms and searched_part.placed is None:
-            notes.append(_UNPLACED + ", ".join({term.target: 0 for term in source.terms}))
+            notes.append(_UNPLACED + ", ".join(dict.fromkeys(term.target for term in source.terms)))
         return notes
 
     def _text(self, search: RequestedSearch, hypothesis: Hypothesis) -> str:

@@ -50,7 +50,10 @@ class Pass:
         self.context = context
 
     def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
-        """Return the search that the part needs, if any; it is recorded in the part."""
+        """Return the search that the part needs, if any.
+
+        `GiveWay` and `Widen` make it the search of the part at once, others only if it finds more.
+        """
         raise NotImplementedError
 
     def merge(
@@ -127,8 +130,8 @@ class PlaceFurtherTerms(Pass):
         search = searched_part.search
         size = search.options.beam_size
         further_size = 2 * max(size, searched_part.further_beam)
-        is_last = further_size > min(size << WIDENINGS, MAX_BEAM)
-        if is_last or len(searched_part.scored) > MAX_PLACED:
+        is_too_wide = further_size > min(size << WIDENINGS, MAX_BEAM)
+        if is_too_wide or len(searched_part.scored) > MAX_PLACED:
             return None
         searched_part.further_beam = further_size
         return _plain(search, replace(search.options, beam_size=further_size))

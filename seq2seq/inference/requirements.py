@@ -13,7 +13,9 @@ from seq2seq.text.characters import MARKS, SPACE, is_blank, is_letter, is_spaced
 from seq2seq.text.names.names import Masked
 
 _MARKS = frozenset(MARKS)
-_ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
+# A phrase of a script without spaces is encoded after it, as within a line: without the mark of the
+# start of a word.
+_ANCHOR = "\u3002"
 _Encoded = tuple[Ids, bool]  # a phrase, and whether it ends in a letter
 
 
@@ -85,8 +87,9 @@ class Requirements:
             for word, tokens in zip(words, ids, strict=True)
             if UNK_ID not in tokens
         ]
-        possible = automata.merge(NO_LEXICAL, automata.lexical_of(encoded, self._continuing))
-        return automata.merge(lexical, possible)
+        if not encoded:
+            return lexical
+        return automata.merge(lexical, automata.lexical_of(encoded, self._continuing))
 
     def _encoded(self, phrases: Sequence[str], masked: Masked, place: str) -> list[_Encoded]:
         """Return each phrase that is not blank, its names masked."""

@@ -34,7 +34,7 @@ class SearchedPart:
     """A part with the candidates of its translation, which passes search and search again."""
 
     original: RequestedSearch  # by all rules
-    search: RequestedSearch = field(init=False)  # that found the candidates
+    search: RequestedSearch = field(init=False)  # the last one whose rules hold for the candidates
     return_attention: bool = True  # False for very long lines
     candidates: list[Candidate] = field(default_factory=list)  # best first
     placed: Candidate | None = None  # with the terms of the glossary in their places

@@ -15,9 +15,13 @@ from seq2seq.text.sentences import ends_in_abbreviation
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
 _BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
-_CLASS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
-_AFTER_WORD = re.compile(
-    rf"(?<=[^\s{_CLASS}])(?P<space>\s?)(?P<marks>[{_CLASS}]+)(?=$|[\s{re.escape(CLOSING)}])"
+_MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
+_AFTER_WORD = re.compile(  # of marks in a row the first one decides
+    rf"""(?<=[^\s{_MARKS}])   # a word, or a bracket or quotation mark that ends it
+    (?P<space>\s?)
+    (?P<marks>[{_MARKS}]+)
+    (?=$|[\s{re.escape(CLOSING)}])""",
+    re.VERBOSE,
 )
 
 
@@ -57,7 +61,7 @@ class MarkSpacing(NamedTuple):
         return written + text[end:]
 
     def _space(self, match: re.Match[str]) -> str:
-        """Return the space before marks: a usual one where the text has none, or the other way."""
+        """Return the space before marks: none, the one of the text, or the usual one for none."""
         mark = match["marks"][0]
         if mark in self.joined:
             return ""

@@ -89,6 +89,11 @@ def _of_kind(kind: Kind, marks: str) -> str:
 
 
 def _place_of(match: re.Match[str]) -> Place:
+    """Return where a mark is: brackets by their category, others by what is beside them.
+
+    Quotation marks that open or close by their category do so in scripts without spaces, and where
+    they have a space on both sides, as in French.
+    """
     before = match.string[match.start() - 1 : match.start()]
     after = match.string[match.end() : match.end() + 1]
     category = unicodedata.category(match[0])
@@ -97,9 +102,9 @@ def _place_of(match: re.Match[str]) -> Place:
     if category == "Pe":
         return "closing"
     is_inner = _is_in_word(before) and _is_in_word(after)
-    is_joined = is_inner and not (is_spaced(before) and is_spaced(after))
-    is_apart = not before.strip() and not _is_in_word(after)
-    if category in ("Pi", "Pf") and (is_joined or is_apart):
+    is_in_unspaced_text = is_inner and not (is_spaced(before) and is_spaced(after))
+    stands_alone = not before.strip() and not _is_in_word(after)
+    if category in ("Pi", "Pf") and (is_in_unspaced_text or stands_alone):
         return "opening" if category == "Pi" else "closing"
     if is_inner:
         return "inner"

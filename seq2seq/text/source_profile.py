@@ -50,6 +50,9 @@ _UNLIMITED = 1 << 31
 class SourceProfile:
     """Properties of the source lines of a training text; without any, no line is unusual.
 
+    The default of a field is that of a text of which it is unknown, which changes no line: a flag
+    that a text has something is True, one that all its lines have it is False.
+
     All but RARE of the lines have at most `sentences` sentences. `scripts` are those of the words
     (empty: unknown), as the first words of Unicode's names of letters.
     """
@@ -58,7 +61,7 @@ class SourceProfile:
     abbreviations: list[str] = field(default_factory=list)  # without their full stop
     capitals: bool = True  # has lines in capitals
     scripts: list[str] = field(default_factory=list)
-    knows_tags: bool = False
+    knows_tags: bool = False  # runs of older versions recorded none
     tags: list[str] = field(default_factory=list)  # symbols that only begin lines
     translated: list[str] = field(default_factory=list)  # as in `CopyHabits`, if a model copies
     copied_forms: list[str] = field(default_factory=list)
@@ -80,7 +83,7 @@ class SourceProfile:
     tails: bool = True  # has symbols and numbers after final marks
     begins_in_capitals: bool = False  # nearly all lines with cased letters do
     initials: str = ""  # capitals with which lines begin, the most frequent ones first
-    knows_case: bool = False
+    knows_case: bool = False  # likewise `capitalised`
     capitalised: list[str] = field(default_factory=list)  # words, as `written_words` returns them
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
@@ -387,16 +390,16 @@ def describe_source(
     initials = Counter(letter for letter in map(_first_letter, sample) if letter)
     capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
     return SourceProfile(
-        counts[len(counts) - 1 - int(RARE * len(counts))],
-        abbreviations,
-        sum(map(in_capitals, sample)) > least,
-        sorted(name for name, count in scripts.items() if count > least),
-        True,
-        tags,
-        list(habits.translated),
-        list(habits.copied_forms),
-        list(habits.translated_forms),
-        forms.usual_marks(sample, tgt_sample),
+        sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
+        abbreviations=abbreviations,
+        capitals=sum(map(in_capitals, sample)) > least,
+        scripts=sorted(name for name, count in scripts.items() if count > least),
+        knows_tags=True,
+        tags=tags,
+        translated=list(habits.translated),
+        copied_forms=list(habits.copied_forms),
+        translated_forms=list(habits.translated_forms),
+        final_marks=forms.usual_marks(sample, tgt_sample),
         marks=marks,
         characters=frequent_characters(sample, least),
         src_marks=usual_final_marks(sample, marks, least),
@@ -470,16 +473,16 @@ def written_words(lines: Sequence[str]) -> list[str]:
     The most frequent ones, each with the case that it has most often; the first of a line does not
     count.
     """
-    forms = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
-    counts = Counter[str]()
-    best = dict[str, str]()
-    for form, count in forms.most_common():
-        best.setdefault(form.lower(), form)
-        counts[form.lower()] += count
+    counts = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
+    lower_counts = Counter[str]()
+    commonest = dict[str, str]()
+    for word, count in counts.most_common():
+        commonest.setdefault(word.lower(), word)
+        lower_counts[word.lower()] += count
     words = [
-        form
-        for lower, form in best.items()
-        if form != lower and forms[form] > 1 and 2 * forms[form] > counts[lower]
+        word
+        for lower, word in commonest.items()
+        if word != lower and counts[word] > 1 and 2 * counts[word] > lower_counts[lower]
     ]
     return words[:MAX_CAPITALISED]
 

@@ -31,7 +31,7 @@ class StepContext:
     max_length: int = 1 << 30  # tokens of a part
     names: Names | None = None
     glossary: Glossary | None = None
-    writes_names: bool = True  # a name whose spelling is not certain, as written, too
+    adds_uncertain_names: bool = True  # a name whose spelling is not certain, as written, too
     is_forbidden: IsForbidden = lambda _: False
 
 
@@ -228,7 +228,7 @@ class MaskNames(TextStep):
     def _spelled(self, masked: Masked) -> Masked:
         """Spell names as the glossary does; mask none where it has a phrase with a name."""
         glossary = self._context.glossary
-        given = {} if self._context.writes_names else self._names.spellings(masked)
+        given = {} if self._context.adds_uncertain_names else self._names.spellings(masked)
         if glossary is None or not masked.names:
             return masked._replace(given=given)
         targets = {name: glossary.targets(name) for name in masked.names.values()}
@@ -417,6 +417,7 @@ class AssignPhrases(TextStep):
                 part.has_added_mark = False
 
 
+# A line has one part before `CutSentences`, which `MaskNames` and `CutLong` may cut further.
 STEPS: tuple[type[TextStep], ...] = (
     LeaveBlank,
     NoteHabits,

@@ -199,12 +199,12 @@ def _run(distillation: Distillation, start: Start) -> None:
     runner = Runner(place, record, start, distillation.jobs)
     runner.run(plan.teachers, later=plan.students)
     scores = _scores(distillation, plan.teachers)
-    has_own_teachers = not distillation.request.teachers
-    stops_early = bool(plan.students) and has_own_teachers and not best_model.pays(scores)
+    teachers_are_seeds = not distillation.request.teachers
+    stops_early = bool(plan.students) and teachers_are_seeds and not best_model.pays(scores)
     if plan.students and not stops_early:
         runner.run(plan.students)
         scores |= _scores(distillation, plan.students)
-    best = best_model.best_of(scores, distillation.metric, own=has_own_teachers)
+    best = best_model.best_of(scores, distillation.metric, own=teachers_are_seeds)
     best_model.publish(place.run(best), plan.trainings()[best].config, distillation.config.run_dir)
     record.finish(best, scores, stops_early)
 

@@ -89,8 +89,8 @@ def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) ->
     """Return the steps of a distillation in a folder."""
     valid = tuple(request.config.data.valid.paths.values())
     trainings = tuple(_teachers(request, outline, place))
-    names = tuple(step.name for step in trainings)
-    teachers: tuple[Step, ...] = (*trainings, *_scorings(names, TEACHERS, valid))
+    teacher_names = tuple(step.name for step in trainings)
+    teachers: tuple[Step, ...] = (*trainings, *_scorings(teacher_names, TEACHERS, valid))
     if not outline.generations:
         return StepPlan(teachers, ())
     steps = list[Step]()
@@ -99,17 +99,25 @@ def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) ->
         steps.append(Training(REVERSED, config))
     texts = _texts(request, outline, place)
     back = list(_back_translations(texts)) if outline.has_reversed else []
-    by_ensemble = [*_translations(texts, names, TEACHERS), *_of_back(back, names, TEACHERS, place)]
-    alone = [step for name in names for step in _translations(texts, (name,), f"{name}-alone")]
-    to_train_on = [*back, *by_ensemble, *(alone if len(names) > 1 else [])]
+    by_ensemble = [
+        *_translations(texts, teacher_names, TEACHERS),
+        *_of_back(back, teacher_names, TEACHERS, place),
+    ]
+    alone = [
+        step for name in teacher_names for step in _translations(texts, (name,), f"{name}-alone")
+    ]
+    to_train_on = [*back, *by_ensemble, *(alone if len(teacher_names) > 1 else [])]
     steps += to_train_on
     if outline.generations > 1:
-        names = f"{STUDENT}-1", f"{STUDENT}-2"
-        steps += (_student(name, request, to_train_on, place) for name in names)
-        steps += _scorings(names, STUDENTS, valid)
-        later = [*_translations(texts, names, STUDENTS), *_of_back(back, names, STUDENTS, place)]
-        to_train_on = [*back, *by_ensemble, *later]
-        steps += later
+        students = f"{STUDENT}-1", f"{STUDENT}-2"
+        steps += (_student(name, request, to_train_on, place) for name in students)
+        steps += _scorings(students, STUDENTS, valid)
+        by_students = [
+            *_translations(texts, students, STUDENTS),
+            *_of_back(back, students, STUDENTS, place),
+        ]
+        to_train_on = [*back, *by_ensemble, *by_students]
+        steps += by_students
     steps.append(_student(STUDENT, request, to_train_on, place))
     steps += _scorings((STUDENT,), "", valid)
     return StepPlan(teachers, tuple(steps))
