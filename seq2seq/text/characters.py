@@ -50,10 +50,10 @@ def _marks_by_category() -> dict[str, str]:
 
 
 def _are_quotes(brackets: str) -> Iterator[str]:
-    """Yield the characters, such as corner brackets, that quote."""
+    """Yield the characters, such as corner brackets and gershayim, that quote."""
     for bracket in brackets:
         name = unicodedata.name(bracket)
-        if "QUOTATION MARK" in name or "CORNER BRACKET" in name:
+        if "QUOTATION MARK" in name or "CORNER BRACKET" in name or "PUNCTUATION GERSH" in name:
             yield bracket
 
 
@@ -65,9 +65,10 @@ OPENING = _BY_CATEGORY["Ps"] + INITIAL_QUOTES + _STRAIGHT + "\u00bf\u00a1\u2e18"
 CLOSING = _BY_CATEGORY["Pe"] + FINAL_QUOTES + _STRAIGHT
 QUOTES = (
     *(INITIAL_QUOTES + FINAL_QUOTES + _STRAIGHT),
-    *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"]),
+    *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"] + _BY_CATEGORY["Po"]),
 )
-APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4"  # also accents, which are typed for them
+# Also accents, which are typed for them, and the Hebrew geresh.
+APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 

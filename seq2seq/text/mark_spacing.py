@@ -10,14 +10,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, Self
 
-from seq2seq.text.characters import APOSTROPHES, CLOSING, OTHER_PUNCTUATION, QUOTES
+from seq2seq.text.characters import APOSTROPHES, CLOSING, MARKS, OPENING, OTHER_PUNCTUATION, QUOTES
 from seq2seq.text.sentences import ends_in_abbreviation
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
 _BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
 _MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
+_OPENING = re.escape(OPENING)
+_ENTITY = re.compile(r"&#?\w{1,10}\Z")
 _AFTER_WORD = re.compile(  # of marks in a row the first one decides
-    rf"""(?<=[^\s{_MARKS}])   # a word, or a bracket or quotation mark that ends it
+    rf"""(?<=[^\s{_MARKS}{_OPENING}])  # a word, or a bracket or quotation mark that ends it
     (?P<space>\s?)
     (?P<marks>[{_MARKS}]+)
     (?=$|[\s{re.escape(CLOSING)}])""",
@@ -83,13 +85,26 @@ def _unusual(apart: str, joined: str) -> re.Pattern[str]:
 def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re.Match[str]]:
     """Yield matches of marks after words, but for dots in a row and those of abbreviations.
 
-    Nor is a mark with space before it and a bracket after it, such as `:)`, one of a word.
+    Nor do the end of an entity such as `&amp;`, a mark between numbers or a mark before a bracket,
+    such as `:)`, follow a word.
     """
     for match in _AFTER_WORD.finditer(text):
-        if match["space"] and text[match.end() : match.end() + 1] in _BRACKETS:
+        if _is_apart_from_words(text, match) or _ENTITY.search(text[: match.start()][-12:]):
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
         is_shortened = is_joined_dot and ends_in_abbreviation(text, match.start(), abbreviations)
         if not is_ellipsis and not is_shortened:
             yield match
+
+
+def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
+    """Return whether marks with a space before them are an emoticon, or between numbers."""
+    if not match["space"]:
+        return False
+    following = text[match.end() :].lstrip()[:1]
+    is_between_numbers = text[match.start() - 1].isdigit() and following.isdigit()
+    is_sentence_end = match["marks"][-1] in MARKS
+    begins_emoticon = following in _BRACKETS or (following in CLOSING and not is_sentence_end)
+    is_emoticon = len(match["marks"]) > 1 and not is_sentence_end
+    return is_between_numbers or is_emoticon or (following != "" and begins_emoticon)

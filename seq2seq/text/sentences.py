@@ -43,12 +43,15 @@ _NUMBER_LABEL = re.compile(  # or a letter that is no ideograph
 _MAX_NUMBER_LABEL = 8  # characters
 # For classes of characters: any quotation mark opens after a space, and closes after a mark.
 _OPENING = re.escape(OPENING)
+_BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
 _CLOSING = re.escape(CLOSING)
 _BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(CLOSING + INITIAL_QUOTES)
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
-_TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{_AFTER_MARKS}]*(?:(?=[{RAISED}])|(?!\w))")
+_TAIL = re.compile(
+    rf"(?:\.{{2,}}|[{MARKS}])(?:[{_AFTER_MARKS}]|\s[{FINAL_QUOTES}](?!\w))*(?:(?=[{RAISED}])|(?!\w))"
+)
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
@@ -78,6 +81,8 @@ _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _MAX_LABEL = 40  # characters
 _DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
 _ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
+_ORDINAL_RATIO = 10  # or the multiple of the share of other words that a full stop follows,
+_LEAST_ORDINALS = 0.01  # but at least this share
 _MIN_COUNT = 2
 _MAX_ABBREVIATIONS = 500
 UNMARKED = 0.01  # share of source lines without a final mark below which a text hardly has them
@@ -104,10 +109,11 @@ def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
     no_beginning = rf"{_CLOSING}{marks}"  # with which no sentence begins
-    closing = rf"[{_AFTER_MARKS}{_NOTES}]|\[\d{{1,3}}\]|\s[{FINAL_QUOTES}](?=\s)"  # as in French
+    after_space = rf"\s[{FINAL_QUOTES}](?!\w)"  # as in French
+    closing = rf"[{_AFTER_MARKS}{_NOTES}]|\[\d{{1,3}}\]|{after_space}"
     opening = rf"[{_BEFORE_WORDS}]|(?<=[{INITIAL_QUOTES}])\s"
     before_space = (
-        rf"(?<![{marks}])(?P<end>[{marks}]++)(?P<closing>(?:{closing})*+)"
+        rf"(?<![{_BRACKETS}{marks}])(?P<end>[{marks}]++)(?P<closing>(?:{closing})*+)"
         rf"\s++(?=(?P<opening>(?:{opening})*)(?P<next>[^\s{no_beginning}]))"
     )
     of_any_place = (  # a variation selector belongs to the mark
@@ -179,10 +185,23 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     abbreviations = [
         word
         for word, count in dotted.most_common()
-        if count >= _MIN_COUNT
-        and count >= (_ORDINAL_SHARE if word == NUMBER else _DOTTED_SHARE) * words[word]
+        if count >= _MIN_COUNT and word != NUMBER and count >= _DOTTED_SHARE * words[word]
     ]
+    if _has_ordinals(dotted, words, abbreviations):
+        abbreviations.insert(0, NUMBER)
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
+
+
+def _has_ordinals(
+    dotted: Counter[str], words: Counter[str], abbreviations: Collection[str]
+) -> bool:
+    """Return whether numbers are followed by a full stop far more often than other words are."""
+    count = dotted[NUMBER]
+    others = dotted.total() - count - sum(dotted[word] for word in abbreviations)
+    usual = others / max(1, words.total() - words[NUMBER])
+    share = count / max(1, words[NUMBER])
+    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual))
+    return count >= _MIN_COUNT and share >= least
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
@@ -193,7 +212,8 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary)
         elif boundary["end"] is None:
-            is_end = not _is_number_label(line[start : boundary.end()])
+            is_label = _is_number_label(line[start : boundary.end()])
+            is_end = not is_label and not _is_quoted(line, start, boundary.end())
         elif is_lower(boundary["next"]) and not habits.before_lower:
             is_end = False
         else:
@@ -205,6 +225,12 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
             yield start
 
 
+def _is_quoted(line: str, start: int, end: int) -> bool:
+    """Return whether a straight quotation mark at a place closes one of the same sentence."""
+    mark = line[end : end + 1]
+    return mark in ('"', "'") and line.count(mark, start, end) % 2 == 1
+
+
 def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
     """Return whether a mark without a space after it ends a sentence.
 
@@ -213,7 +239,7 @@ def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
     """
     start, end = boundary.span()
     if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
-        return True
+        return line[start] != "." or is_wide(line[end])  # Thai has abbreviations without spaces
     if line[start] != "." and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
         return True
     word = line[max(0, start - 2) : start]
@@ -330,7 +356,7 @@ def split_affixes(text: str, abbreviations: Collection[str] = ()) -> Affixes:
     if not has_letters(text):
         return Affixes("", text, "")
     start = _end_of_head(text)
-    end = _start_of_tail(text, start, NUMBER in abbreviations)
+    end = _start_of_tail(text, start, abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
 
 
@@ -394,11 +420,11 @@ def _end_of_bullet(word: str) -> int:
     return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
 
 
-def _start_of_tail(text: str, start: int, has_ordinals: bool) -> int:
+def _start_of_tail(text: str, start: int, abbreviations: Collection[str]) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
     marks = _TAIL.finditer(text, last)
-    mark = next((m for m in marks if not (has_ordinals and _is_of_ordinal(text, m))), None)
+    mark = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
     if mark is not None and text[mark.end() :].strip():
         return mark.end()
     end = len(text)
@@ -411,7 +437,8 @@ def _start_of_tail(text: str, start: int, has_ordinals: bool) -> int:
     return end if text[end:].strip() else len(text)
 
 
-def _is_of_ordinal(text: str, mark: re.Match[str]) -> bool:
-    """Return whether a mark is a full stop between two numbers, as in `am 3. 10.`."""
-    following = text[mark.end() :].lstrip()[:1]
-    return mark[0] == "." and text[mark.start() - 1].isdigit() and following.isdigit()
+def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
+    """Return whether a mark is a full stop before a number, as in `No. 5.` or `am 3. 10.`."""
+    is_before_number = text[mark.end() :].lstrip()[:1].isdigit()
+    is_full_stop = mark[0] == "." and is_before_number
+    return is_full_stop and ends_in_abbreviation(text, mark.start(), abbreviations)

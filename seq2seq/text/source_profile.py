@@ -39,6 +39,7 @@ HARDLY = 0.001  # share of lines in capitals, or with a script, below which a te
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_ADDRESS = re.compile(r"\w(?:@|://|\.\w\w)")  # also of a file
 _MARKUP = re.compile(r"<[^<>]*>")
 _NUMBERS = "numbers that the source and the translation do not share"
 _SENTENCES = "sentences of the source and of the translation are not equally many"
@@ -196,7 +197,8 @@ class SourceProfile:
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
         start = next((place for place, c in enumerate(text) if c.isalnum()), 0)
-        is_small = text[start:].partition(" ")[0].islower()
+        word = text[start:].partition(" ")[0]
+        is_small = word.islower() and not _ADDRESS.search(word)
         return self._with_capital_at(text, start) if is_small else text
 
     def _with_capital_at(self, text: str, start: int) -> str:

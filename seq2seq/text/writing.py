@@ -20,9 +20,7 @@ _GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
 
 
 def kind_of_mark(mark: str) -> str:
-    """Return which kind of sentence a mark ends, "" for one that ends none."""
-    if mark == _GREEK_QUESTION_MARK:
-        return "question"
+    """Return which kind of sentence a mark ends, "" for one that ends none in most texts."""
     name = unicodedata.name(mark, "")
     if "QUESTION MARK" in name and "INVERTED" not in name:
         return "question"
@@ -69,8 +67,11 @@ class Writing:
 
     def _written_characters(self, text: str) -> Iterator[str]:
         base = " "  # the last character that is neither a mark nor a lengthening of a word
-        for character in text:
-            yield self._written(character, self._has_optional_marks(base))
+        for place, character in enumerate(text):
+            if _is_within_word(character, text[place + 1 :]):
+                yield character
+            else:
+                yield self._written(character, self._has_optional_marks(base))
             if character != _TATWEEL and unicodedata.category(character)[0] != "M":
                 base = character
 
@@ -128,6 +129,8 @@ class Writing:
             return self._digits[value]
         if character in self._wide:
             return self._wide[character]
+        if character.isdigit() and unicodedata.decomposition(character).startswith("<super>"):
+            return ""  # an exponent
         compatible = unicodedata.normalize("NFKC", character)
         is_other = compatible != character and self._is_known(compatible)
         return compatible if is_other else ""
@@ -159,11 +162,22 @@ class Writing:
         unusual = sorted(filter(is_unusual, self._characters))
         return {unicodedata.normalize("NFKC", character): character for character in unusual}
 
+    def _kind_of(self, mark: str) -> str:
+        """Return the kind of a final mark of the text, which may be a Greek one."""
+        return "question" if mark == _GREEK_QUESTION_MARK else kind_of_mark(mark)
+
     @cached_property
     def _mark_of_kind(self) -> dict[str, str]:
-        marks = {kind_of_mark(mark): mark for mark in reversed(self._marks)}
+        marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
         marks.pop("", None)
         return marks
+
+
+def _is_within_word(mark: str, following: str) -> bool:
+    """Return whether a mark of a keyboard belongs to a number, an address or an abbreviation."""
+    if mark == ".":
+        return any(map(str.isalnum, following))
+    return mark in "!?:" and following[:1].isalnum()
 
 
 def frequent_characters(lines: Iterable[str], least: float) -> str:

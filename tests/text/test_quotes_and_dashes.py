@@ -53,6 +53,17 @@ def test_each_language_has_its_quotation_marks(training: str, line: str) -> None
         (GERMAN, '"Komm", "Geh!"', "„Komm“, „Geh!“"),
         (FRENCH, '"Va", dit-il.', "«Va», dit-il."),
         ("「a」と『b』", "“a”と", "「a」と"),
+        (BOOK, 'He said:"Yes."', "He said:“Yes.”"),
+        (BOOK, '" hello " and "Ankara"da', "“ hello ” and “Ankara”da"),
+        (BOOK, "'\"Yes,\"' he", "\u2018“Yes,”\u2019 he"),
+        (GERMAN, "Hans\u2019 Auto", "Hans\u2019 Auto"),
+        (GERMAN, "Vor\u2011 und Nachteile, \u22125 Grad", "Vor- und Nachteile, -5 Grad"),
+        (
+            KEYBOARD,
+            "L\u2019“ancien” mot, \u05e6\u05d4\u05f4\u05dc",
+            'L\'"ancien" mot, \u05e6\u05d4"\u05dc',
+        ),
+        ("「a」と", '他說\uff1a"你好。"', "他說\uff1a「你好。」"),
         (
             "the car is old",
             "don\u2019t \u2013 “go”",

@@ -214,3 +214,37 @@ def test_the_time_of_cutting_grows_with_the_length_of_a_line(line: tuple[str, st
 def test_the_time_of_finding_abbreviations_grows_with_the_length_of_a_word() -> None:
     lines = {size: ["a.b" + "x" * size] for size in (20_000, 40_000)}
     assert growth(lambda size: find_abbreviations(lines[size]), 20_000) < LINEAR
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\u00ab Bonjour ! \u00bb, dit-il.",
+        "Il a dit : \u00ab Bonjour ! \u00bb",
+        "He is 30 (!) and happy.",
+        "\u0e1e.\u0e28. \u0e52\u0e55\u0e56\u0e53",
+        '\u4ed6\u8bf4"\u597d\u3002"\u7136\u540e',
+    ],
+)
+def test_what_closes_or_abbreviates_ends_no_sentence(line: str) -> None:
+    assert split_sentences(line) == [line]
+
+
+def test_the_space_before_a_closing_quotation_mark_begins_no_tail() -> None:
+    line = "Il a dit : \u00ab Bonjour ! \u00bb"
+    assert split_affixes(line) == ("", line, "")
+
+
+def test_the_full_stop_of_an_abbreviation_before_a_number_begins_no_tail() -> None:
+    assert split_affixes("I was in room No. 5.", {"No"}) == ("", "I was in room No. 5.", "")
+
+
+def test_ordinals_are_found_among_many_numbers() -> None:
+    lines = ["Es sind 20 Tage bis dahin."] * 95 + ["Er kam am 15. August an."] * 5
+    assert find_abbreviations(lines) == [NUMBER]
+    several = [
+        *["I saw the cat and it was old. The cat and the old dog saw me."] * 20,
+        *["It is 30. She left the old cat."] * 3,
+        *["There are 20 cats here."] * 90,
+    ]
+    assert NUMBER not in find_abbreviations(several)

@@ -207,7 +207,7 @@ def test_lines_of_a_training_text_stay_as_they_are() -> None:
 
 
 def test_kinds_of_marks() -> None:
-    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e;"} == {"question"}
+    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e"} == {"question"}
     assert {kind_of_mark(mark) for mark in "!\uff01\u07f9"} == {"exclamation"}
     assert {kind_of_mark(mark) for mark in ".\u3002\u0964\u0589\u17d4"} == {"statement"}
     assert {kind_of_mark(mark) for mark in ",\u00bf\u00a1a"} == {""}
@@ -255,3 +255,37 @@ def test_a_persian_text_is_read_in_its_letters(text: str, written: str) -> None:
     assert describe_source(PERSIAN, PERSIAN).ordinary(text) == written
     arabic = describe_source(ARABIC, ARABIC)
     assert arabic.ordinary("\u0627\u0644\u0628\u06cc\u062a") == "\u0627\u0644\u0628\u064a\u062a"
+
+
+def test_a_semicolon_is_a_question_mark_only_where_the_text_ends_lines_in_it() -> None:
+    greek = [
+        f"\u03a0\u03bf\u03cd \u03b5\u03af\u03bd\u03b1\u03b9 \u03b7 {word};"
+        for word in ("\u03b3\u03ac\u03c4\u03b1", "\u03c0\u03cc\u03bb\u03b7")
+    ] * 60
+    text = "\u03a0\u03bf\u03cd \u03b5\u03af\u03bd\u03b1\u03b9?"
+    assert describe_source(greek, greek).ordinary(text) == text.replace("?", ";")
+    for line in ("I came; I saw.", "Hi ;)", "Fish &amp; chips."):
+        assert describe_source(ENGLISH, ENGLISH).ordinary(line) == line
+
+
+@pytest.mark.parametrize("line", ["3.5 \u500d", "www.x.com", "a.b@c.jp", "a?b=c"])
+def test_marks_within_numbers_and_addresses_stay(line: str) -> None:
+    profile = describe_source(JAPANESE, JAPANESE)
+    marks = [c for c in line if not c.isalnum() and c != " "]
+    written = profile.ordinary(line).replace(" ", "")
+    assert [c for c in written if not c.isalnum()] == marks
+
+
+def test_an_exponent_stays() -> None:
+    profile = describe_source(ENGLISH, ENGLISH)
+    assert profile.ordinary("10\u00b2 is here") == "10\u00b2 is here"
+    assert profile.ordinary("H\u2082O") == "H2O"
+
+
+@pytest.mark.parametrize(
+    "line", ["http://x.com is here", "tom@x.com is here", "readme.txt is here"]
+)
+def test_an_address_gets_no_capital(line: str) -> None:
+    profile = describe_source(ENGLISH, ENGLISH)
+    assert profile.with_capital(line) == line
+    assert profile.with_capital("e.g. the cat") == "E.g. the cat"
