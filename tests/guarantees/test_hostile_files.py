@@ -559,7 +559,6 @@ IMPORTING = (
     "seq2seq/model/trusted_scores.py",
     "seq2seq/cli/parser.py",  # imports subcommands
     "seq2seq/tools/jobs/child.py",  # imports the module of its parent's command
-    "scripts/documentation/sources.py",
 )
 
 
