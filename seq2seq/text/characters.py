@@ -63,6 +63,7 @@ INITIAL_QUOTES = _BY_CATEGORY["Pi"]
 FINAL_QUOTES = _BY_CATEGORY["Pf"]
 OPENING = _BY_CATEGORY["Ps"] + INITIAL_QUOTES + _STRAIGHT + "\u00bf\u00a1\u2e18"
 CLOSING = _BY_CATEGORY["Pe"] + FINAL_QUOTES + _STRAIGHT
+AFTER_MARKS = CLOSING + INITIAL_QUOTES  # at once after a mark, any quotation mark closes
 QUOTES = (
     *(INITIAL_QUOTES + FINAL_QUOTES + _STRAIGHT),
     *_are_quotes(_BY_CATEGORY["Ps"] + _BY_CATEGORY["Pe"] + _BY_CATEGORY["Po"]),
@@ -103,7 +104,12 @@ def normalized(text: str) -> str:
 
 def is_letter(character: str) -> bool:
     """Return whether a character continues a word of a script with spaces."""
-    return character != "" and unicodedata.category(character)[0] in "LMN" and is_spaced(character)
+    return is_in_word(character) and is_spaced(character)
+
+
+def is_in_word(character: str) -> bool:
+    """Return whether a character is a letter, a mark on one or a digit, of any script."""
+    return character != "" and unicodedata.category(character)[0] in "LMN"
 
 
 def is_spaced(character: str) -> bool:

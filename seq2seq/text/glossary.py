@@ -1,13 +1,12 @@
 """Glossary: target phrases required wherever a source has their source phrases."""
 
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from seq2seq.runtime.errors import UserError
-from seq2seq.text.characters import is_blank, is_letter, normalized
+from seq2seq.text.characters import is_blank, is_in_word, is_letter, normalized
 from seq2seq.text.text_files import read_lines
 
 
@@ -115,6 +114,6 @@ def _is_bounded(phrase: str, text: str, start: int) -> bool:
     before = text[max(0, start - 1) : start]
     after = text[start + len(phrase) :][:1]
     return not any(
-        is_letter(letter) and (c == "_" or (c != "" and unicodedata.category(c)[0] in "LMN"))
+        is_letter(letter) and (c == "_" or is_in_word(c))
         for letter, c in ((phrase[0], before), (phrase[-1], after))
     )

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple, Self
 
 from seq2seq.text.characters import APOSTROPHES, CLOSING, MARKS, OPENING, OTHER_PUNCTUATION, QUOTES
-from seq2seq.text.sentences import ends_in_abbreviation
+from seq2seq.text.sentences import ends_in_abbreviation, next_visible
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
 _BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
@@ -55,12 +55,12 @@ class MarkSpacing(NamedTuple):
         """Return a text with the marks after its words as the training text writes them."""
         if not _unusual("".join(mark[-1] for mark in self.apart), self.joined).search(text):
             return text  # as most lines are
-        written = ""
+        pieces = list[str]()
         end = 0
         for match in _marks_after_words(text, abbreviations):
-            written += text[end : match.start()] + self._space(match) + match["marks"]
+            pieces += text[end : match.start()], self._space(match), match["marks"]
             end = match.end()
-        return written + text[end:]
+        return "".join((*pieces, text[end:]))
 
     def _space(self, match: re.Match[str]) -> str:
         """Return the space before marks: none, the one of the text, or the usual one for none."""
@@ -89,7 +89,9 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
     such as `:)`, follow a word.
     """
     for match in _AFTER_WORD.finditer(text):
-        if _is_apart_from_words(text, match) or _ENTITY.search(text[: match.start()][-12:]):
+        if _is_apart_from_words(text, match) or _ENTITY.search(
+            text[max(0, match.start() - 12) : match.start()]
+        ):
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
@@ -102,7 +104,7 @@ def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
     """Return whether marks with a space before them are an emoticon, or between numbers."""
     if not match["space"]:
         return False
-    following = text[match.end() :].lstrip()[:1]
+    following = next_visible(text, match.end())
     is_between_numbers = text[match.start() - 1].isdigit() and following.isdigit()
     is_sentence_end = match["marks"][-1] in MARKS
     begins_emoticon = following in _BRACKETS or (following in CLOSING and not is_sentence_end)

@@ -7,10 +7,19 @@ its place: opening before a word, inner within a word, or closing.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Self
 
-from seq2seq.text.characters import APOSTROPHES, CLOSING, DASHES, MARKS, OPENING, QUOTES, is_spaced
+from seq2seq.text.characters import (
+    APOSTROPHES,
+    CLOSING,
+    DASHES,
+    MARKS,
+    OPENING,
+    QUOTES,
+    is_in_word,
+    is_spaced,
+)
 
 Kind = Literal["single", "double", "hyphen", "dash"]
 Place = Literal["opening", "inner", "closing"]
@@ -50,8 +59,8 @@ class QuotesAndDashes(NamedTuple):
             "closing": Counter(),
         }
         for line in lines:
-            for match in _MARK.finditer(line):
-                counts[_place_of(match)][match[0]] += 1
+            for match, place in _places(line):
+                counts[place][match[0]] += 1
         total = counts["opening"] + counts["inner"] + counts["closing"]
         usual = {
             place: "".join(
@@ -67,11 +76,15 @@ class QuotesAndDashes(NamedTuple):
         """Return a text with each mark that the training text hardly has as that text writes it."""
         if not any(self) or not _MARK.search(text):
             return text
-        return _MARK.sub(self._written, text)
+        pieces = list[str]()
+        end = 0
+        for match, place in _places(text):
+            pieces += text[end : match.start()], self._written(match, place)
+            end = match.end()
+        return "".join((*pieces, text[end:]))
 
-    def _written(self, match: re.Match[str]) -> str:
+    def _written(self, match: re.Match[str], place: Place) -> str:
         mark = match[0]
-        place = _place_of(match)
         in_place: str = getattr(self, place)
         if mark in in_place:
             return mark
@@ -99,40 +112,44 @@ def _of_kind(kind: Kind, marks: str) -> str:
     return "".join(mark for mark in marks if _KINDS[mark] == kind)
 
 
-def _place_of(match: re.Match[str]) -> Place:
+def _places(text: str) -> Iterator[tuple[re.Match[str], Place]]:
+    """Yield the marks of a text, each with its place, for which those before it are counted."""
+    doubles = 0
+    singles = 0  # but for those within words
+    for match in _MARK.finditer(text):
+        kind = _KINDS[match[0]]
+        is_begun = (doubles if kind == "double" else singles) % 2 == 1
+        yield match, _place_of(match, is_begun)
+        doubles += kind == "double"
+        singles += kind == "single" and not all(map(is_in_word, _neighbours(match)))
+
+
+def _place_of(match: re.Match[str], is_begun: bool) -> Place:
     """Return where a mark is: brackets by their category, others by what is beside them.
 
-    Of two marks `"` that are both alone, or both within words, the first opens and the second
-    closes. Quotation marks that open or close by their category do so in scripts without spaces,
-    and where they have a space on both sides, as in French.
+    What stands between words, or between spaces, closes a quotation that `is_begun`. Quotation
+    marks that open or close by their category do so in scripts without spaces, and where they have
+    a space on both sides, as in French.
     """
     before, after = _neighbours(match)
     category = unicodedata.category(match[0])
     if category in ("Ps", "Pe"):
         return "opening" if category == "Ps" else "closing"
-    is_inner = _is_in_word(before) and _is_in_word(after)
-    is_alone = not before.strip() and not _is_in_word(after)
+    is_inner = is_in_word(before) and is_in_word(after)
+    is_alone = not before.strip() and not is_in_word(after)
     if is_inner or is_alone:
-        return _place_between_likes(match, is_inner)
+        return _place_between_likes(match, is_inner, is_begun)
     if not before.strip():
         return "opening"
-    is_begun = before in OPENING or before in DASHES or before in APOSTROPHES
-    may_open = (is_begun or before not in _ENDS) and not _is_in_word(before)
-    begins = _is_in_word(after) or (after in OPENING and after not in _STRAIGHT and after != "")
-    if may_open and begins:
+    may_open = before in OPENING or before in DASHES or before in APOSTROPHES or before not in _ENDS
+    begins = is_in_word(after) or (after in OPENING and after not in _STRAIGHT and after != "")
+    if may_open and begins and not is_in_word(before):
         return "opening"
-    is_apostrophe = match[0] in APOSTROPHES and _is_in_word(before) and not _is_quoted(match)
+    is_apostrophe = match[0] in APOSTROPHES and is_in_word(before) and not is_begun
     return "inner" if is_apostrophe else "closing"
 
 
-def _is_quoted(match: re.Match[str]) -> bool:
-    """Return whether a single quotation mark before has not been closed, so that this one does."""
-    earlier = _MARK.finditer(match.string[: match.start()])
-    singles = (mark for mark in earlier if _KINDS[mark[0]] == "single")
-    return sum(not all(map(_is_in_word, _neighbours(mark))) for mark in singles) % 2 == 1
-
-
-def _place_between_likes(match: re.Match[str], is_inner: bool) -> Place:
+def _place_between_likes(match: re.Match[str], is_inner: bool, is_begun: bool) -> Place:
     """Return the place of a mark within a word, or apart from words on both sides."""
     before, after = _neighbours(match)
     category = unicodedata.category(match[0])
@@ -140,9 +157,7 @@ def _place_between_likes(match: re.Match[str], is_inner: bool) -> Place:
     if category in ("Pi", "Pf") and (is_in_unspaced_text or not is_inner):
         return "opening" if category == "Pi" else "closing"
     if _KINDS[match[0]] == "double":
-        earlier = _MARK.findall(match.string[: match.start()])
-        count = sum(_KINDS[mark] == "double" for mark in earlier)
-        return "closing" if count % 2 else "opening"
+        return "closing" if is_begun else "opening"
     if is_inner:
         return "inner"
     return "closing" if not after.strip() else "opening"
@@ -157,7 +172,3 @@ def _neighbours(match: re.Match[str]) -> tuple[str, str]:
     """Return the characters beside a mark, "" at an end of the text."""
     start = max(0, match.start() - 1)
     return match.string[start : match.start()], match.string[match.end() : match.end() + 1]
-
-
-def _is_in_word(character: str) -> bool:
-    return character != "" and unicodedata.category(character)[0] in "LMN"

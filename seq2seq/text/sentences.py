@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from seq2seq.text.characters import (
+    AFTER_MARKS,
     CLOSING,
     FINAL_QUOTES,
     INITIAL_QUOTES,
@@ -46,7 +47,7 @@ _OPENING = re.escape(OPENING)
 _BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
 _CLOSING = re.escape(CLOSING)
 _BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
-_AFTER_MARKS = re.escape(CLOSING + INITIAL_QUOTES)
+_AFTER_MARKS = re.escape(AFTER_MARKS)
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
 _TAIL = re.compile(
@@ -72,6 +73,7 @@ _COMMON_ABBREVIATIONS = frozenset(
 _DOTTED = re.compile(
     rf"(?<![^\s{_BEFORE_WORDS}])([^\s{_BEFORE_WORDS}]+)\.(?=\s+[{_BEFORE_WORDS}]*\w)"
 )
+_SPACE = re.compile(r"\s*")
 _WORD = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
@@ -208,12 +210,13 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     if _marks(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
         return
     start = 0
+    quotations = _StraightQuotations(line)
     for boundary in _boundary(habits.further_marks).finditer(line):
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary)
         elif boundary["end"] is None:
             is_label = _is_number_label(line[start : boundary.end()])
-            is_end = not is_label and not _is_quoted(line, start, boundary.end())
+            is_end = not is_label and not quotations.end_at(boundary.end(), start)
         elif is_lower(boundary["next"]) and not habits.before_lower:
             is_end = False
         else:
@@ -225,10 +228,26 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
             yield start
 
 
-def _is_quoted(line: str, start: int, end: int) -> bool:
-    """Return whether a straight quotation mark at a place closes one of the same sentence."""
-    mark = line[end : end + 1]
-    return mark in ('"', "'") and line.count(mark, start, end) % 2 == 1
+class _StraightQuotations:
+    """Counts the straight quotation marks of a sentence, each part of a line once."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._start = 0
+        self._counts: dict[str, tuple[int, int]] = {}  # of a mark, and up to which place
+
+    def end_at(self, place: int, start: int) -> bool:
+        """Return whether the mark at a place closes one of the sentence from `start` on."""
+        mark = self._line[place : place + 1]
+        if mark not in ('"', "'"):
+            return False
+        if start != self._start:
+            self._start = start
+            self._counts = {}
+        count, counted = self._counts.get(mark, (0, start))
+        count += self._line.count(mark, counted, place)
+        self._counts[mark] = count, place
+        return count % 2 == 1
 
 
 def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
@@ -267,6 +286,13 @@ def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection
         return False
     is_label = _ITEM.match(line, boundary.end()) is not None
     return bool(boundary["opening"]) or is_label or not boundary["next"].isdigit()
+
+
+def next_visible(text: str, start: int) -> str:
+    """Return the first character from a place on that is no white space, or ""."""
+    match = _SPACE.match(text, start)
+    end = start if match is None else match.end()
+    return text[end : end + 1]
 
 
 def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) -> bool:
@@ -439,6 +465,5 @@ def _start_of_tail(text: str, start: int, abbreviations: Collection[str]) -> int
 
 def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
     """Return whether a mark is a full stop before a number, as in `No. 5.` or `am 3. 10.`."""
-    is_before_number = text[mark.end() :].lstrip()[:1].isdigit()
-    is_full_stop = mark[0] == "." and is_before_number
+    is_full_stop = mark[0] == "." and next_visible(text, mark.end()).isdigit()
     return is_full_stop and ends_in_abbreviation(text, mark.start(), abbreviations)

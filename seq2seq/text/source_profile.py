@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import TypedDict
 
 from seq2seq.text import sentences as forms
-from seq2seq.text.characters import CLOSING, INITIAL_QUOTES, MARKS, is_lower
+from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
 from seq2seq.text.mark_spacing import MarkSpacing
@@ -137,7 +137,7 @@ class SourceProfile:
 
     def _without_unknown_mark(self, body: str, tail: str) -> tuple[str, str]:
         """Move a final mark to the tail if the text has none for its kind of sentence."""
-        end = body.rstrip(CLOSING + INITIAL_QUOTES)
+        end = body.rstrip(AFTER_MARKS)
         mark = end[-1:]
         is_mark = has_letters(end) and mark in MARKS
         if not is_mark or self._writing.knows(mark) or self._writing.mark_like(mark):
@@ -379,6 +379,7 @@ def describe_source(
     abbreviations = forms.find_abbreviations(sample)
     shortened = frozenset(abbreviations)
     marks = forms.find_marks(sample)
+    quotes = QuotesAndDashes.of(sample, least)
     spacing = MarkSpacing.of(sample, least, shortened)
     sentence_habits = SentenceHabits(shortened, further_marks=marks)
     counts = sorted(len(split_sentences(line, sentence_habits)) for line in sample)
@@ -405,7 +406,9 @@ def describe_source(
         marks=marks,
         characters=frequent_characters(sample, least),
         src_marks=usual_final_marks(sample, marks, least),
-        **_marks_by_place(sample, least),
+        opening_marks=quotes.opening,
+        inner_marks=quotes.inner,
+        closing_marks=quotes.closing,
         apart_marks=list(spacing.apart),
         joined_marks=spacing.joined,
         inner_spaces=sum(map(has_inner_space, sample)) > least,
@@ -428,23 +431,6 @@ def describe_source(
         known_words=record_of(lines),
         frequent_words=frequent_words(untagged),
     )
-
-
-class _MarksByPlace(TypedDict):
-    """Fields of a profile on quotation marks and dashes."""
-
-    opening_marks: str
-    inner_marks: str
-    closing_marks: str
-
-
-def _marks_by_place(lines: Iterable[str], least: float) -> _MarksByPlace:
-    marks = QuotesAndDashes.of(lines, least)
-    return {
-        "opening_marks": marks.opening,
-        "inner_marks": marks.inner,
-        "closing_marks": marks.closing,
-    }
 
 
 class _SentencesOfPairs(TypedDict):

@@ -67,8 +67,10 @@ class Writing:
 
     def _written_characters(self, text: str) -> Iterator[str]:
         base = " "  # the last character that is neither a mark nor a lengthening of a word
+        last = max((place for place, c in enumerate(text) if c.isalnum()), default=-1)
         for place, character in enumerate(text):
-            if _is_within_word(character, text[place + 1 :]):
+            is_in_address = character in "!?:" and text[place + 1 : place + 2].isalnum()
+            if is_in_address or (character == "." and place < last):  # or in a number
                 yield character
             else:
                 yield self._written(character, self._has_optional_marks(base))
@@ -171,13 +173,6 @@ class Writing:
         marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
         marks.pop("", None)
         return marks
-
-
-def _is_within_word(mark: str, following: str) -> bool:
-    """Return whether a mark of a keyboard belongs to a number, an address or an abbreviation."""
-    if mark == ".":
-        return any(map(str.isalnum, following))
-    return mark in "!?:" and following[:1].isalnum()
 
 
 def frequent_characters(lines: Iterable[str], least: float) -> str:

@@ -3,6 +3,7 @@
 import unicodedata
 
 import pytest
+from cases.growth import LINEAR, growth
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,3 +116,11 @@ def test_a_glossary_finds_a_phrase_as_it_is_written_and_as_it_is_read() -> None:
     glossary = Glossary({"don\u2019t": "ne pas", "I": "je"}).read_as(profile.ordinary)
     assert glossary.targets(profile.ordinary("I don\u2019t know.")) == ["je", "ne pas"]
     assert glossary.targets("I don\u2019t know.") == ["je", "ne pas"]
+
+
+@pytest.mark.parametrize("unit", ["a' ", "\u201e.", 'a "b" ', "a ? ", "\ufb01. ", '"a\u3002"'])
+def test_the_time_of_reading_a_line_grows_with_its_length(unit: str) -> None:
+    profile = describe_source([KEYBOARD] * 200, [KEYBOARD] * 200)
+    texts = {size: unit * (size // len(unit)) for size in (6_000, 12_000)}
+    assert growth(lambda size: profile.ordinary(texts[size]), 6_000) < LINEAR
+    assert growth(lambda size: profile.parts(texts[size]), 6_000) < LINEAR
