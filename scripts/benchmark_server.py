@@ -142,9 +142,16 @@ def differences(
     )
 
 
+class Server(NamedTuple):
+    """Server in a process of its own."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def running_server(run: Path, options: Sequence[str] = ()) -> Iterator[str]:
-    """Start a server on a free port and yield its address; stop it at the end."""
+def running_server(run: Path, options: Sequence[str] = ()) -> Iterator[Server]:
+    """Start a server on a free port; stop it at the end."""
     command = [sys.executable, "-m", "seq2seq", "serve", "-m", str(run), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8")
     timer = threading.Timer(_START_SECONDS, process.kill)
@@ -157,7 +164,7 @@ def running_server(run: Path, options: Sequence[str] = ()) -> Iterator[str]:
                 raise RuntimeError(f"the server did not start: {seen}")
             seen += line
         timer.cancel()
-        yield found[1]
+        yield Server(found[1], process.pid)
     finally:
         timer.cancel()
         process.terminate()
@@ -207,14 +214,14 @@ def main() -> None:
     lines = [line.decode("utf-8", errors="replace") for line in content]
     expected = command_line(options.model, options.input)
     print("clients  requests  lines/s offline  lines/s served  ratio  p50 ms  p95 ms  different")
-    with running_server(options.model) as address:
+    with running_server(options.model) as server:
         for clients in options.clients:
             requests = mixed_requests(options.requests if clients > 1 else 200, len(lines))
             texts = [lines[number] for request in requests for number in request.numbers]
-            send_all(address, pair, lines, requests[:100], clients)  # warm-up
+            send_all(server.address, pair, lines, requests[:100], clients)  # warm-up
             offline = len(texts) / offline_seconds(options.model, texts)
             start = time.perf_counter()
-            answers = send_all(address, pair, lines, requests, clients)
+            answers = send_all(server.address, pair, lines, requests, clients)
             served = len(texts) / (time.perf_counter() - start)
             latencies = quantiles([1000 * answer.seconds for answer in answers], n=20)
             different = differences(requests, answers, expected)

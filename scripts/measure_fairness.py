@@ -6,9 +6,10 @@ A server without tokens runs on this machine. Eight hostile clients, from 127.0.
 have several connections each, and send the next request of a connection as soon as the last one is
 answered: requests of one kind, then of another, at last of all kinds at random. Most are as large
 and as dear as the server accepts. A ninth client, from 127.0.0.10, asks for one line after the
-other. A row has the share of its answers within two seconds, and the median and the slowest of
-them. The rows `nobody` and `lines`, of eight clients that ask as the ninth does, show what the
-machine itself allows.
+other. A row has the share of its requests that are answered within two seconds, and the median and
+the slowest answer; then the same by the CPU time that the server has used meanwhile, which other
+work on the machine does not change. The rows `nobody` and `lines`, of eight clients that ask as the
+ninth does, show what the machine itself allows.
 
 It needs Linux, where each address of 127.0.0.0/8 is this machine.
 """
@@ -16,6 +17,7 @@ It needs Linux, where each address of 127.0.0.0/8 is this machine.
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import threading
 import time
@@ -33,6 +35,7 @@ from urllib.parse import urlsplit
 from benchmark_server import running_server
 from seq2seq.inference.loaders.load import languages_of
 
+OK = 200
 SOON = 2.0  # seconds
 HOSTILE = [f"127.0.0.{number}" for number in range(2, 10)]
 NINTH = "127.0.0.10"
@@ -142,6 +145,7 @@ class Plan(NamedTuple):
     """What is measured, but for the kind of hostile requests."""
 
     port: int  # of the server
+    pid: int
     lines: list[str]  # that the ninth client asks for
     target: str  # language
     connections: int  # of each hostile client
@@ -157,7 +161,7 @@ def attack(plan: Plan, kind: str, is_over: Event, results: Connection) -> None:
         while not is_over.is_set():
             status = ask(plan.port, address, make())
             statuses[status] += 1
-            if status != 200:
+            if status != OK:
                 time.sleep(_PAUSE)
 
     for address in HOSTILE * plan.connections:
@@ -170,14 +174,20 @@ class Row(NamedTuple):
     """Figures of one kind of hostile requests."""
 
     seconds: list[float]  # until each answer to the ninth client
-    failures: int  # requests of the ninth client that were not answered with a translation
+    cpu_seconds: list[float]  # that the server used until then
     statuses: dict[int, int]  # numbers of answers to the hostile clients; 0: none
 
-    @property
-    def share(self) -> float:
-        """Return the percentage of the ninth client's requests that were answered soon."""
-        soon = sum(seconds <= SOON for seconds in self.seconds)
-        return 100 * soon / (len(self.seconds) + self.failures)
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def figures(seconds: Sequence[float], requests: int) -> str:
+    """Return the share of requests that were answered soon, the median and the slowest answer."""
+    share = 100 * sum(value <= SOON for value in seconds) / requests
+    return f"{share:3.0f}%  {median(seconds):6.2f}  {max(seconds):6.2f}"
 
 
 def measured(plan: Plan, kind: str) -> Row:
@@ -186,24 +196,22 @@ def measured(plan: Plan, kind: str) -> Row:
     is_over = context.Event()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=attack, args=(plan, kind, is_over, sender), daemon=True)
-    seconds = list[float]()
-    failures = 0
+    row = Row([], [], {})
     if kind != ALONE:
         process.start()
         time.sleep(_LEAD)
     for number in range(plan.answers):
         start = time.perf_counter()
-        status = ask(plan.port, NINTH, v1(plan.lines[number % len(plan.lines)]))
-        if status == 200:
-            seconds.append(time.perf_counter() - start)
-        else:
-            failures += 1
+        cpu_start = cpu_seconds(plan.pid)
+        if ask(plan.port, NINTH, v1(plan.lines[number % len(plan.lines)])) == OK:
+            row.seconds.append(time.perf_counter() - start)
+            row.cpu_seconds.append(cpu_seconds(plan.pid) - cpu_start)
         time.sleep(_PAUSE)
     is_over.set()
-    statuses = receiver.recv() if kind != ALONE else {}
     if kind != ALONE:
+        row.statuses.update(receiver.recv())
         process.join()
-    return Row(seconds, failures, statuses)
+    return row
 
 
 def main() -> None:
@@ -218,15 +226,15 @@ def main() -> None:
     lines = options.input.read_text(encoding="utf-8").splitlines()
     target = languages_of(options.model)[1]
     kinds = options.kind or [ALONE, *makers(lines, target)]
-    print(f"{'hostile requests':24}  within {SOON:g} s   median  slowest  statuses")
+    print(f"{'hostile requests':24}  within {SOON:g} s: median, slowest; by CPU time; statuses")
     for kind in kinds:
-        with running_server(options.model) as address:
-            port = urlsplit(address).port or 0
-            plan = Plan(port, lines, target, options.connections, options.answers)
+        with running_server(options.model) as server:
+            port = urlsplit(server.address).port or 0
+            plan = Plan(port, server.pid, lines, target, options.connections, options.answers)
             row = measured(plan, kind)
-        share = f"{row.share:.0f}% of {options.answers}"
-        figures = f"{median(row.seconds):5.2f} s  {max(row.seconds):5.2f} s"
-        print(f"{kind:24}  {share:>11}  {figures}  {row.statuses}", flush=True)
+        by_time = figures(row.seconds, options.answers)
+        by_cpu = figures(row.cpu_seconds, options.answers)
+        print(f"{kind:24}  {by_time}    {by_cpu}  {row.statuses}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Search against brute force, a search written out with lists, and teacher forcing."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -33,6 +34,7 @@ from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.sentences import by_width
+from seq2seq.runtime.cancellation import cancellable
 
 # ----------------------------------------------------------------------- a model with known outputs
 
@@ -370,3 +372,23 @@ def test_there_are_fewer_slots_for_longer_sources() -> None:
     assert TorchEngine(Oracle(1), torch.device("cuda")).slots(16, 1, 1000) > rows[0]
     assert sorted(rows, reverse=True) == rows
     assert rows[-1] < rows[0]
+
+
+def test_no_sentence_is_lost_when_another_search_shrinks_the_engine() -> None:
+    """Searches share an engine, whose slots become fewer where memory runs out."""
+    model: Any = Oracle(0)
+    engine = TorchEngine(model, CPU)
+    requests = requests_of(SOURCES * 8, [3, 4, 5, 6, 9] * 8)
+    options = SearchOptions(1)
+    expected = search_module.search(engine, requests, options)
+    steps = itertools.count()
+
+    def shrink_at_the_second_step() -> None:
+        if next(steps) == 1:
+            engine._limit = 2
+
+    with cancellable(shrink_at_the_second_step):
+        found = search_module.search(engine, requests, options)
+    assert [hypotheses[0].ids for hypotheses in found] == [
+        hypotheses[0].ids for hypotheses in expected
+    ]

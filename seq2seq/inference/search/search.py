@@ -254,6 +254,7 @@ class _Batch:
             self._begin(slots, entries)
         busy = len(self.slots.limits) - len(free_slots)
         needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy, 1))
+        needed = max(needed, busy)  # another search may have shrunk the engine meanwhile
         if busy and needed < len(self.slots.limits):
             used = np.flatnonzero(self.slots.limits > 0)
             self._keep(np.concatenate([used, free_slots])[:needed])

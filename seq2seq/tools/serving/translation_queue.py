@@ -27,7 +27,8 @@ BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
 SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
 SHARED_CHARACTERS = 2_048  # of all clients in such a batch
-PASSING = 8  # a batch passes one that costs as many times as much, or more
+LARGE = 1_024  # characters of a batch that others may pass
+PASSING = 8  # a batch may pass one that costs as many times as much, or more
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
 _CONSTRAINED = 3  # times the work of a usual line
 _MBR_PAIRS = 50  # comparisons of hypotheses that cost as much as a usual line
@@ -163,6 +164,16 @@ class _Batch:
         """Return the number of characters that the lines count as."""
         return sum(self.used.values())
 
+    def lets_pass(self, waiting: _Waiting, cost: float) -> bool:
+        """Return whether a request may go first: no client passes with more than the batch costs.
+
+        A client with lines in the batch waits, as others do beside them; in a batch of its own it
+        holds up itself alone, but the lines of one request stay in order.
+        """
+        is_apart = waiting.client not in self.used or len(self.used) == 1
+        has_share = self.passed[waiting.client] + cost <= self.cost
+        return is_apart and has_share and waiting not in self.lines
+
 
 class TranslationQueue:
     """Bounded queue in front of the thread that translates; all else is done by the event loop.
@@ -260,9 +271,10 @@ class TranslationQueue:
 
     def _let_pass(self) -> None:
         """Let a small batch pass the smallest one that is searched, if there is any."""
-        if not self._searched:
+        smallest = min((batch.cost for batch in self._searched), default=0)
+        if smallest < LARGE:
             return
-        most = min(batch.cost for batch in self._searched) / PASSING
+        most = smallest / PASSING
         if requests := [waiting for waiting in self._requests if self._may_pass(waiting, most)]:
             passing = self._take(requests, most)
             for batch in self._searched:
@@ -273,15 +285,9 @@ class TranslationQueue:
             task.add_done_callback(self._passing.discard)
 
     def _may_pass(self, waiting: _Waiting, most: float) -> bool:
-        """Return whether lines of a request may be translated before what is searched now.
-
-        Not after lines of its own, nor if its client has passed with as much as is searched.
-        """
+        """Return whether lines of a request are few enough to pass all batches in search."""
         cost = waiting.lines[0].cost * waiting.search.weight
-        return cost <= most and all(
-            waiting not in batch.lines and batch.passed[waiting.client] + cost <= batch.cost
-            for batch in self._searched
-        )
+        return cost <= most and all(batch.lets_pass(waiting, cost) for batch in self._searched)
 
     def _take(self, requests: Sequence[_Waiting], characters: float) -> _Batch:
         """Take lines of requests that can share a batch with the first one of the next client.
