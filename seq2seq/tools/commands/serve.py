@@ -38,7 +38,7 @@ from seq2seq.runtime.errors import (
 from seq2seq.text.text_files import read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.tools.serving.access import Client
+    from seq2seq.tools.serving.limits import Client
     from seq2seq.tools.serving.prometheus import Metrics
 
 _CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
@@ -235,7 +235,7 @@ def _host(text: str) -> str:
 
 def _clients(path: Path | None) -> "dict[str, Client]":
     """Return the clients of a file by their tokens, which headers can hold; raises UserError."""
-    from seq2seq.tools.serving.access import Client
+    from seq2seq.tools.serving.limits import Client
 
     clients: dict[str, Client] = {}
     places: dict[str, int] = {}  # lines of tokens

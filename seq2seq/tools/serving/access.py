@@ -1,10 +1,12 @@
-"""Guard before the application: hosts, origins, tokens, headers, failures."""
+"""Guard before the application: hosts, origins, tokens, headers, failures.
+
+What a client may send, once its token has been accepted, is in `limits.py`.
+"""
 
 import asyncio
 import hmac
 import json
 import logging
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.tools.serving.limits import MAX_CONNECTIONS
+from seq2seq.tools.serving.limits import MAX_CONNECTIONS, Client
 
 HEALTH = "/health"  # which is answered at any load
 _LOGGED = ("client", "pair", "lines", "characters")  # of the state of a request
@@ -37,29 +39,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-
-
-@dataclass(eq=False)
-class Client:
-    """Client with a token of its own, and what it has left of its characters."""
-
-    name: str = "anyone"
-    characters: int = 0  # per minute; 0: no limit
-    left: float = math.inf
-    since: float = 0.0  # time at which these were left
-
-    def spend(self, characters: float) -> None:
-        """Count the characters of a request; raise HTTPException 429 if too few are left."""
-        if not self.characters:
-            return
-        now, rate, needed = time.monotonic(), self.characters / 60, min(characters, self.characters)
-        self.left = min(self.characters, self.left + rate * (now - self.since))
-        self.since = now
-        if self.left < needed:
-            wait = math.ceil((needed - self.left) / rate)
-            text = f"{self.characters:,} characters per minute are used; try again in {wait} s"
-            raise HTTPException(429, text, {"Retry-After": str(wait)})
-        self.left -= characters  # may be below 0: the next request then waits for longer
 
 
 @dataclass(frozen=True)

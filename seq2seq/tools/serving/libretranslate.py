@@ -12,7 +12,8 @@ from seq2seq.data.languages import language_name
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.tools.serving import forms
 from seq2seq.tools.serving import service as requests
-from seq2seq.tools.serving.access import RESPONSES, Client
+from seq2seq.tools.serving.access import RESPONSES
+from seq2seq.tools.serving.limits import Client
 from seq2seq.tools.serving.service import AUTO, Body, Service
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search
 

@@ -1,6 +1,10 @@
-"""Limits on requests, on the queue and on connections."""
+"""Limits on requests, the queue and connections, and on the characters per minute of a client."""
 
+import math
+import time
 from dataclasses import dataclass
+
+from fastapi import HTTPException
 
 MAX_CONNECTIONS = 2_000  # further ones take the place of those that have waited longest
 MAX_HEAD = 1 << 15  # bytes of a request line with its headers
@@ -21,3 +25,29 @@ class Limits:
     def body_bytes(self) -> int:
         """Return the most bytes of a request's body: of its characters, and of all else."""
         return _BYTES_PER_CHARACTER * self.characters + _OTHER_BYTES
+
+
+@dataclass(eq=False)
+class Client:
+    """Client with a token of its own, and what it has left of its characters."""
+
+    name: str = "anyone"
+    characters_per_minute: int = 0  # 0: no limit
+    left: float = math.inf
+    since: float = 0.0  # time at which these were left
+
+    def spend(self, characters: float) -> None:
+        """Count the characters of a request; raise HTTPException 429 if too few are left."""
+        most = self.characters_per_minute
+        if not most:
+            return
+        now = time.monotonic()
+        per_second = most / 60
+        self.left = min(most, self.left + per_second * (now - self.since))
+        self.since = now
+        needed = min(characters, most)
+        if self.left < needed:
+            wait = math.ceil((needed - self.left) / per_second)
+            text = f"{most:,} characters per minute are used; try again in {wait} s"
+            raise HTTPException(429, text, {"Retry-After": str(wait)})
+        self.left -= characters  # may be below 0: the next request then waits for longer

@@ -26,8 +26,8 @@ from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.text import source_profile
 from seq2seq.text.documents import SourceDocument
 from seq2seq.text.source_profile import SourceProfile
-from seq2seq.tools.serving.access import Access, Client
-from seq2seq.tools.serving.limits import Limits
+from seq2seq.tools.serving.access import Access
+from seq2seq.tools.serving.limits import Client, Limits
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language

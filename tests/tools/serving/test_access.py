@@ -14,9 +14,9 @@ pytest.importorskip("fastapi")
 
 from cases.server import Served, serve, until
 
-from seq2seq.tools.serving import access
-from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard
-from seq2seq.tools.serving.limits import Limits
+from seq2seq.tools.serving import limits
+from seq2seq.tools.serving.access import HEADERS, Access, Guard
+from seq2seq.tools.serving.limits import Client, Limits
 from seq2seq.tools.serving.service import LanguagePairs, Service
 from seq2seq.tools.serving.translation_queue import TranslationQueue
 
@@ -271,7 +271,7 @@ def test_a_client_with_a_token_has_characters_per_minute(
 ) -> None:
     """Unused ones come back with time, up to those of a minute."""
     now = [1_000.0]
-    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
     clients = {"a": Client("one", 60), "b": Client("two")}
     with serve(tiny_pairs, access=Access(clients)) as served:
 

@@ -27,8 +27,8 @@ from cases.server import Served, serve
 from fastapi import HTTPException
 
 from seq2seq.tools.serving import forms
-from seq2seq.tools.serving.access import Access, Client
-from seq2seq.tools.serving.limits import Limits
+from seq2seq.tools.serving.access import Access
+from seq2seq.tools.serving.limits import Client, Limits
 from seq2seq.tools.serving.service import LanguagePairs
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -20,7 +20,8 @@ from cases.toy_text import toy_pairs
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from seq2seq.inference.loaded_model import ModelOptions
-from seq2seq.tools.serving.access import Access, Client
+from seq2seq.tools.serving.access import Access
+from seq2seq.tools.serving.limits import Client
 from seq2seq.tools.serving.service import LanguagePairs, load_pairs
 
 pytestmark = pytest.mark.browser
