@@ -184,10 +184,15 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def measured_share(seconds: Sequence[float], requests: int) -> float:
+    """Return the percentage of requests that were answered soon; others lack an answer."""
+    return 100 * sum(value <= SOON for value in seconds) / requests
+
+
 def figures(seconds: Sequence[float], requests: int) -> str:
     """Return the share of requests that were answered soon, the median and the slowest answer."""
-    share = 100 * sum(value <= SOON for value in seconds) / requests
-    return f"{share:3.0f}%  {median(seconds):6.2f}  {max(seconds):6.2f}"
+    share = f"{measured_share(seconds, requests):3.0f}%"
+    return f"{share}  {median(seconds):6.2f}  {max(seconds):6.2f}" if seconds else share
 
 
 def measured(plan: Plan, kind: str) -> Row:

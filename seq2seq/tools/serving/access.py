@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.runtime.console import logger, one_line
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError, shorten_middle
 from seq2seq.tools.serving.limits import MAX_CONNECTIONS, Client
 
 HEALTH = "/health"  # which is answered at any load
@@ -103,8 +103,8 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer with an error message, which may quote the request."""
-    return JSONResponse({"error": one_line(message)}, status, headers)
+    """Return an answer with an error message, which may quote the request, at its ends if long."""
+    return JSONResponse({"error": shorten_middle(one_line(message))}, status, headers)
 
 
 async def on_error(_request: Request, error: Exception) -> Response:

@@ -14,6 +14,7 @@ pytest.importorskip("fastapi")
 
 from cases.server import Served, serve, until
 
+from seq2seq.runtime.errors import MAX_LINE
 from seq2seq.tools.serving import limits
 from seq2seq.tools.serving.access import HEADERS, Access, Guard
 from seq2seq.tools.serving.limits import Client, Limits
@@ -361,3 +362,19 @@ def test_an_offer_of_another_protocol_is_ignored(
     with caplog.at_level("WARNING"):
         assert served.call("/health", headers=fields).status == 200
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "media_type"),
+    [
+        ("/v1/translate", {"text": "ba", "x" * 60_000: 1}, "application/json"),
+        ("/translate", ("a b" * 20_000).encode(), "application/x-www-form-urlencoded"),
+        ("/v1/translate", b"{}", "x" * 20_000),
+    ],
+)
+def test_an_error_message_is_short_however_long_what_it_quotes(
+    path: str, body: Any, media_type: str, served: Served
+) -> None:
+    reply = served.call(path, body, {"Content-Type": media_type})
+    assert 400 <= reply.status < 500
+    assert 20 < len(reply.error) <= MAX_LINE
