@@ -166,7 +166,10 @@ def attack(plan: Plan, kind: str, is_over: Event, results: Connection) -> None:
 
     for address in HOSTILE * plan.connections:
         threading.Thread(target=work, args=(address,), daemon=True).start()
-    is_over.wait()
+    parent = multiprocessing.parent_process()
+    while not is_over.wait(1) and parent is not None and parent.is_alive():
+        pass  # ended by a signal, the parent sets no event
+    is_over.set()
     results.send(dict(statuses))
 
 
