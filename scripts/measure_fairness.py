@@ -142,7 +142,7 @@ def ask(port: int, address: str, request: Request) -> int:
 
 
 class Plan(NamedTuple):
-    """What is measured, but for the kind of hostile requests."""
+    """Server, clients and numbers of a measurement, but for the kind of hostile requests."""
 
     port: int  # of the server
     pid: int

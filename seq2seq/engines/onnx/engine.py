@@ -129,8 +129,9 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
     with np.errstate(over="ignore"):  # a tiny temperature leaves the best token alone
         values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
     if not sampling.top_k and sampling.top_p >= 1:  # sorting takes several times a step
-        every: Array = np.exp(values)
-        return every / every.sum(axis=1, keepdims=True)
+        unsorted: Array = np.exp(values)
+        unsorted /= unsorted.sum(axis=1, keepdims=True)
+        return unsorted
     order = np.argsort(-values, axis=1, kind="stable")
     probs = np.exp(np.take_along_axis(values, order, 1))
     if sampling.top_k:
