@@ -50,8 +50,14 @@ _BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
-_TAIL = re.compile(
-    rf"(?:\.{{2,}}|[{MARKS}])(?:[{_AFTER_MARKS}]|\s[{FINAL_QUOTES}](?!\w))*(?:(?=[{RAISED}])|(?!\w))"
+_FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
+_TAIL = re.compile(  # a final mark and what closes the sentence, where no word follows
+    rf"""
+    (?: \.{{2,}} | [{MARKS}] )
+    (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
+    (?: (?=[{RAISED}]) | (?!\w) )  # the number of a footnote is no word
+    """,
+    re.VERBOSE,
 )
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
@@ -110,20 +116,57 @@ def _marks(further_marks: str) -> frozenset[str]:
 def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
-    no_beginning = rf"{_CLOSING}{marks}"  # with which no sentence begins
-    after_space = rf"\s[{FINAL_QUOTES}](?!\w)"  # as in French
-    closing = rf"[{_AFTER_MARKS}{_NOTES}]|\[\d{{1,3}}\]|{after_space}"
-    opening = rf"[{_BEFORE_WORDS}]|(?<=[{INITIAL_QUOTES}])\s"
-    before_space = (
-        rf"(?<![{_BRACKETS}{marks}])(?P<end>[{marks}]++)(?P<closing>(?:{closing})*+)"
-        rf"\s++(?=(?P<opening>(?:{opening})*)(?P<next>[^\s{no_beginning}]))"
+    begins_none = rf"{_CLOSING}{marks}"  # characters with which no sentence begins
+    return re.compile(
+        "|".join(
+            (
+                _before_space(marks, begins_none),
+                _of_any_place(begins_none),
+                _between_words(begins_none),
+            )
+        ),
+        re.VERBOSE,
     )
-    of_any_place = (  # a variation selector belongs to the mark
-        rf"(?<![{_FULL}])[{_FULL}]++"
-        rf"(?:(?=[{_OPENING}]*[^\s{no_beginning}\ufe0e\ufe0f])|[{_CLOSING}]+(?=[{_OPENING}]))"
-    )
-    within_text = rf"(?<=\S)(?P<joined>[.!?])(?=[^\s\d{no_beginning}])"
-    return re.compile(f"{before_space}|{of_any_place}|{within_text}")
+
+
+def _before_space(marks: str, begins_none: str) -> str:
+    """Return the pattern of marks before white space, and of what is around both.
+
+    What closes a sentence are quotation marks, brackets and the signs of notes.
+    """
+    closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {_FRENCH_CLOSING}"
+    opening = rf"[{_BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s"
+    return rf"""
+        (?<![{_BRACKETS}{marks}])
+        (?P<end> [{marks}]++ )
+        (?P<closing> (?:{closing})*+ )
+        \s++
+        (?=
+            (?P<opening> (?:{opening})* )
+            (?P<next> [^\s{begins_none}] )
+        )
+    """
+
+
+def _of_any_place(begins_none: str) -> str:
+    """Return the pattern of marks that no word contains, with brackets before other brackets.
+
+    A variation selector belongs to its mark.
+    """
+    return rf"""
+        (?<![{_FULL}])
+        [{_FULL}]++
+        (?:
+            (?= [{_OPENING}]* [^\s{begins_none}\ufe0e\ufe0f] )
+        |
+            [{_CLOSING}]+ (?=[{_OPENING}])
+        )
+    """
+
+
+def _between_words(begins_none: str) -> str:
+    """Return the pattern of a mark between two words, without white space."""
+    return rf"(?<=\S) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
 
 
 class SentenceHabits(NamedTuple):
