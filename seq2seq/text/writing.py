@@ -4,16 +4,21 @@ Unicode says what is of one kind: digits of one value, marks of one use, a chara
 compatibility forms, a letter with an optional mark and the letter alone.
 """
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from seq2seq.text.characters import SENTENCE_TERMINALS, is_spaced, is_wide
+from seq2seq.text.characters import MARKS, SENTENCE_TERMINALS, is_spaced, is_wide
 
 # Letters of Arabic script that languages write differently: kaf, yeh and heh (The Unicode Standard,
-# chapter 9.2). No property of Unicode relates them.
+# chapter 9.2). No property relates these alone: letters that Unicode calls confusable are also
+# theh and peh, which are two letters in any language.
 _FORMS = ("\u0643\u06a9", "\u064a\u06cc\u0649", "\u0647\u06c1")
+# Marks of Latin letters that languages write differently: comma below and cedilla (chapter 7.1).
+_MARK_FORMS = {"\u0326": "\u0327", "\u0327": "\u0326"}
+_NUMBER = re.compile(r"\d+(?:[^\w\s]\d+)*")
 _TATWEEL = "\N{ARABIC TATWEEL}"  # lengthens a word, and means nothing
 # Unicode replaces the Greek question mark by a semicolon, in all normal forms.
 _GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
@@ -62,8 +67,22 @@ class Writing:
         if not self._characters:
             return text
         if not self._characters.issuperset(text):
-            text = "".join(self._written_characters(text))
+            text = "".join(self._written_characters(self.with_digits(text)))
         return text if self._has_inner_spaces else _without_inner_spaces(text)
+
+    def with_digits(self, text: str) -> str:
+        """Return a text whose numbers have digits of the text, all of them of one kind."""
+        return _NUMBER.sub(self._number, text) if self._zero else text
+
+    def _number(self, number: re.Match[str]) -> str:
+        if self._characters.issuperset(c for c in number[0] if c.isdecimal()):
+            return number[0]
+        return "".join(map(self._digit, number[0]))
+
+    def _digit(self, character: str) -> str:
+        """Return the digit of the same value of which the text has most, other characters as is."""
+        value = unicodedata.decimal(character, None)
+        return character if value is None or not self._zero else chr(self._zero + value)
 
     def _written_characters(self, text: str) -> Iterator[str]:
         base = " "  # the last character that is neither a mark nor a lengthening of a word
@@ -87,7 +106,7 @@ class Writing:
 
     def _written(self, character: str, may_go: bool) -> str:
         """Return a character as the text writes it; an optional mark is left out if it `may_go`."""
-        if character in self._characters or unicodedata.category(character) == "Cn":
+        if character in self._characters or unicodedata.category(character) in ("Cn", "Nd"):
             return character
         if character.isspace():
             return " "
@@ -126,9 +145,8 @@ class Writing:
 
     def _same_character(self, character: str) -> str:
         """Return the digit of the same value, or another width or form of a character, or ""."""
-        value = unicodedata.decimal(character, None)
-        if value in self._digits:
-            return self._digits[value]
+        if character.isdecimal() and self._zero:
+            return self._digit(character)
         if character in self._wide:
             return self._wide[character]
         if character.isdigit() and unicodedata.decomposition(character).startswith("<super>"):
@@ -140,6 +158,9 @@ class Writing:
     def _other_form(self, letter: str) -> str:
         """Return the letter that another language of the script writes for one, or ""."""
         forms = next((forms for forms in _FORMS if letter in forms), "")
+        parts = unicodedata.normalize("NFD", letter)
+        if len(parts) == 2 and parts[1] in _MARK_FORMS:
+            forms = unicodedata.normalize("NFC", parts[0] + _MARK_FORMS[parts[1]])
         return next((form for form in forms if form in self._characters), "")
 
     def _is_known(self, form: str) -> bool:
@@ -154,9 +175,10 @@ class Writing:
         return bases[0] if len(bases) == 1 and bases[0] in self._characters else ""
 
     @cached_property
-    def _digits(self) -> dict[int | None, str]:
-        digits = sorted(filter(str.isdecimal, self._characters), reverse=True)
-        return {unicodedata.decimal(digit): digit for digit in digits}  # ASCII ones, if any
+    def _zero(self) -> int:
+        """Return the code of the zero of which the text has most digits, 0 if it has none."""
+        zeros = Counter(ord(c) - unicodedata.decimal(c) for c in self._characters if c.isdecimal())
+        return max(zeros, key=lambda zero: (zeros[zero], -zero), default=0)  # of ASCII, if any
 
     @cached_property
     def _wide(self) -> dict[str, str]:
@@ -164,15 +186,21 @@ class Writing:
         unusual = sorted(filter(is_unusual, self._characters))
         return {unicodedata.normalize("NFKC", character): character for character in unusual}
 
+    @cached_property
+    def _mark_of_kind(self) -> dict[str, str]:
+        """Return the most frequent final mark of each kind.
+
+        A mark of the text alone, which is none by Unicode, ends statements if no other does.
+        """
+        marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
+        own = marks.pop("", "")
+        if own and own not in MARKS:
+            marks.setdefault("statement", own)
+        return marks
+
     def _kind_of(self, mark: str) -> str:
         """Return the kind of a final mark of the text, which may be a Greek one."""
         return "question" if mark == _GREEK_QUESTION_MARK else kind_of_mark(mark)
-
-    @cached_property
-    def _mark_of_kind(self) -> dict[str, str]:
-        marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
-        marks.pop("", None)
-        return marks
 
 
 def frequent_characters(lines: Iterable[str], least: float) -> str:

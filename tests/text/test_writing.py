@@ -289,3 +289,46 @@ def test_an_address_gets_no_capital(line: str) -> None:
     profile = describe_source(ENGLISH, ENGLISH)
     assert profile.with_capital(line) == line
     assert profile.with_capital("e.g. the cat") == "E.g. the cat"
+
+
+HALF_WIDTH = ["\u732b\u306f10\u6642\u306b\u8d77\u304d\u305f\u3002"] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        ("10", "10"),
+        ("300", "\uff13\uff10\uff10"),
+        ("3.10", "\uff13.\uff11\uff10"),
+        ("1,003", "\uff11,\uff10\uff10\uff13"),
+        ("\u0967\u0966", "\uff11\uff10"),
+        ("$300", "$\uff13\uff10\uff10"),
+    ],
+)
+def test_the_digits_of_a_number_are_of_one_kind(number: str, written: str) -> None:
+    profile = describe_source([*JAPANESE, *HALF_WIDTH], ENGLISH)
+    line = "\u732b\u306f{}\u6642\u3002"
+    assert profile.ordinary(line.format(number)) == line.format(written)
+
+
+def test_a_number_has_no_digits_of_two_scripts_where_the_text_has_few() -> None:
+    few = [f"The cat is {number} here." for number in (1, 2, 12)] * 40
+    profile = describe_source(few, few)
+    assert profile.ordinary("The cat is \u0967\u096d here.") == "The cat is 17 here."
+    assert profile.label_in_target("\u0967\u096d. ") == "17. "
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("ma\u0219in\u0103 \u021bar\u0103", "ma\u015fin\u0103 \u0163ar\u0103"),
+        ("\u0218i \u021aara", "\u015ei \u0162ara"),
+        ("\u015fi\u015fe", "\u0219i\u0219e"),
+    ],
+)
+def test_a_cedilla_and_a_comma_below_are_one_mark(text: str, line: str) -> None:
+    """Romanian has commas, which older keyboards write as the cedillas of Turkish."""
+    profile = describe_source([f"{text}."] * 120, ENGLISH)
+    assert unicodedata.normalize("NFC", profile.ordinary(f"{line}.")) == f"{text}."
+    both = describe_source([f"{text} {line}."] * 120, ENGLISH)
+    assert both.ordinary(f"{line}.") == f"{line}."
