@@ -71,7 +71,22 @@ QUOTES = (
 # Also accents, which are typed for them, and the Hebrew geresh.
 APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
+COMMAS = "".join(c for c in OTHER_PUNCTUATION if "COMMA" in unicodedata.name(c).split())
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
+
+
+def _partners() -> dict[str, str]:
+    """Return what closes brackets and quotation marks, by names with LEFT and RIGHT."""
+    partners = dict[str, str]()
+    closing = {unicodedata.name(bracket): bracket for bracket in CLOSING}
+    for bracket in OPENING:
+        name = unicodedata.name(bracket)
+        if "LEFT" in name and name.replace("LEFT", "RIGHT") in closing:
+            partners[bracket] = closing[name.replace("LEFT", "RIGHT")]
+    return partners
+
+
+PARTNERS = _partners()
 
 
 def is_lower(character: str) -> bool:

@@ -111,7 +111,9 @@ class KnownWords:
         self._bits = b64decode(record)
         self._answers = dict[str, bool]()
 
-    def __contains__(self, word: str) -> bool:
+    def __contains__(self, word: object) -> bool:
+        if not isinstance(word, str):
+            return False
         if word not in self._answers:
             if len(self._answers) >= MAX_ANSWERS:
                 self._answers.clear()

@@ -10,19 +10,41 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, Self
 
-from seq2seq.text.characters import APOSTROPHES, CLOSING, MARKS, OPENING, OTHER_PUNCTUATION, QUOTES
-from seq2seq.text.sentences import ends_in_abbreviation, next_visible
+from seq2seq.text.characters import (
+    APOSTROPHES,
+    CLOSING,
+    COMMAS,
+    MARKS,
+    OPENING,
+    OTHER_PUNCTUATION,
+    QUOTES,
+    is_spaced,
+    is_wide,
+)
+from seq2seq.text.sentences import Words, begins_sentence, ends_in_abbreviation, next_visible
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
 _BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
 _MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
 _OPENING = re.escape(OPENING)
 _ENTITY = re.compile(r"&#?\w{1,10}\Z")
+_MAX_ADDRESS = 200  # characters before a mark that are examined
+_ADDRESS_SIGNS = frozenset("/@_=\\")
 _AFTER_WORD = re.compile(  # of marks in a row the first one decides
     rf"""(?<=[^\s{_MARKS}{_OPENING}])  # a word, or a bracket or quotation mark that ends it
     (?P<space>\s?)
     (?P<marks>[{_MARKS}]+)
     (?=$|[\s{re.escape(CLOSING)}])""",
+    re.VERBOSE,
+)
+_LETTER = r"[^\W\d_]"
+_ON_WRONG_SIDE = re.compile(  # the space that belongs after a mark is before it, or missing
+    rf"""
+    (?<=[^\s{_MARKS}{_OPENING}])
+    (?P<space>\s?)
+    (?P<mark>[{_MARKS}])
+    (?=(?P<word>{_LETTER}[^\s{_MARKS}]*+)(?:[\s{_MARKS}]|$))
+    """,
     re.VERBOSE,
 )
 
@@ -51,16 +73,29 @@ class MarkSpacing(NamedTuple):
                 apart.append(max(counts, key=lambda space: (counts[space], space)) + mark)
         return cls(apart, joined)
 
-    def written(self, text: str, abbreviations: Collection[str]) -> str:
-        """Return a text with the marks after its words as the training text writes them."""
+    def written(self, text: str, abbreviations: Collection[str], words: Words | None = None) -> str:
+        """Return a text with the marks after its words as the training text writes them.
+
+        A space on the wrong side of a mark is moved: of `.` and `!` before one of the `words` of
+        the text, as others may begin in them: `.net`.
+        """
         if not _unusual("".join(mark[-1] for mark in self.apart), self.joined).search(text):
             return text  # as most lines are
+        text = _ON_WRONG_SIDE.sub(lambda match: self._with_space_after(match, words), text)
         pieces = list[str]()
         end = 0
         for match in _marks_after_words(text, abbreviations):
             pieces += text[end : match.start()], self._space(match), match["marks"]
             end = match.end()
         return "".join((*pieces, text[end:]))
+
+    def _with_space_after(self, match: re.Match[str], words: Words | None) -> str:
+        """Return a mark with the space after it, if it belongs to the word before it."""
+        mark = match["mark"]
+        is_known = mark in self.joined or any(mark == apart[-1] for apart in self.apart)
+        if not is_known or is_wide(mark) or not _belongs_before(match, words):
+            return match[0]
+        return f"{match['space']}{mark} "
 
     def _space(self, match: re.Match[str]) -> str:
         """Return the space before marks: none, the one of the text, or the usual one for none."""
@@ -76,9 +111,11 @@ def _unusual(apart: str, joined: str) -> re.Pattern[str]:
     """Return a pattern that matches wherever a mark may be written otherwise."""
     patterns = list[str]()
     if joined:
-        patterns.append(rf"\s[{re.escape(joined)}]")
+        patterns.append(rf"\s[{re.escape(joined)}]|[{re.escape(joined)}]{_LETTER}")
     if apart:
-        patterns.append(rf"[^\s{re.escape(apart)}][{re.escape(apart)}]")
+        patterns.append(
+            rf"[^\s{re.escape(apart)}][{re.escape(apart)}]|[{re.escape(apart)}]{_LETTER}"
+        )
     return re.compile("|".join(patterns) or "(?!)")
 
 
@@ -100,6 +137,23 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
             yield match
 
 
+def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
+    """Return whether a mark before a word belongs to the word before it.
+
+    A comma does, also without any space, but after a digit or in an address, and in scripts without
+    spaces.
+    """
+    mark = match["mark"]
+    word = match["word"]
+    before = match.string[max(0, match.start() - _MAX_ADDRESS) : match.start()]
+    if not is_spaced(word[0]) or not is_spaced(before[-1]):
+        return False
+    if match["space"]:
+        return mark in COMMAS or begins_sentence(mark, word, words)
+    is_in_address = not _ADDRESS_SIGNS.isdisjoint(before.rpartition(" ")[2] + word)
+    return mark in COMMAS and not before[-1].isdigit() and not is_in_address
+
+
 def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
     """Return whether marks with a space before them are an emoticon, or between numbers."""
     if not match["space"]:
@@ -107,6 +161,7 @@ def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
     following = next_visible(text, match.end())
     is_between_numbers = text[match.start() - 1].isdigit() and following.isdigit()
     is_sentence_end = match["marks"][-1] in MARKS
-    begins_emoticon = following in _BRACKETS or (following in CLOSING and not is_sentence_end)
+    is_before_quote = text[match.end() : match.end() + 1] in tuple(CLOSING)
+    begins_emoticon = following in _BRACKETS or (is_before_quote and not is_sentence_end)
     is_emoticon = len(match["marks"]) > 1 and not is_sentence_end
     return is_between_numbers or is_emoticon or (following != "" and begins_emoticon)

@@ -6,7 +6,7 @@ Affixes are labels and symbols before a sentence, and symbols after its final ma
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -14,16 +14,20 @@ from typing import NamedTuple
 from seq2seq.text.characters import (
     AFTER_MARKS,
     CLOSING,
+    COMMAS,
+    DASHES,
     FINAL_QUOTES,
     INITIAL_QUOTES,
     MARKS,
     OPENING,
+    PARTNERS,
     QUOTES,
     is_blank,
     is_lower,
     is_spaced,
     is_wide,
 )
+from seq2seq.text.known_words import words_of
 from seq2seq.text.names.words import is_shortened
 
 _HEAD = re.compile(
@@ -46,19 +50,15 @@ _MAX_NUMBER_LABEL = 8  # characters
 _OPENING = re.escape(OPENING)
 _BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
 _CLOSING = re.escape(CLOSING)
+_DASHES = re.escape(DASHES)
+_PARTNERED = re.compile(f"[{re.escape(''.join((*PARTNERS, *PARTNERS.values())))}]")
+_CONTINUES = re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
 _BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
+_QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
 _FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
-_TAIL = re.compile(  # a final mark and what closes the sentence, where no word follows
-    rf"""
-    (?: \.{{2,}} | [{MARKS}] )
-    (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
-    (?: (?=[{RAISED}]) | (?!\w) )  # the number of a footnote is no word
-    """,
-    re.VERBOSE,
-)
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
@@ -79,8 +79,11 @@ _COMMON_ABBREVIATIONS = frozenset(
 _DOTTED = re.compile(
     rf"(?<![^\s{_BEFORE_WORDS}])([^\s{_BEFORE_WORDS}]+)\.(?=\s+[{_BEFORE_WORDS}]*\w)"
 )
+_FIRST_ORDINAL = re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
+_AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING},;:!?]+")
+_WORD_FROM = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING}]{{0,40}}")
 _LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
@@ -97,7 +100,7 @@ UNMARKED = 0.01  # share of source lines without a final mark below which a text
 COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
 _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
-_SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
+SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
 _ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
 
 
@@ -113,15 +116,31 @@ def _marks(further_marks: str) -> frozenset[str]:
 
 
 @cache
+def _tail(further_marks: str) -> re.Pattern[str]:
+    """Return the pattern of a final mark and what closes its sentence, where no word follows.
+
+    The number of a footnote is no word.
+    """
+    return re.compile(
+        rf"""
+        (?: \.{{2,}} | [{MARKS}{re.escape(further_marks)}] )
+        (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
+        (?: (?=[{RAISED}]) | (?!\w) )
+        """,
+        re.VERBOSE,
+    )
+
+
+@cache
 def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
-    begins_none = rf"{_CLOSING}{marks}"  # characters with which no sentence begins
+    begins_none = rf"{_CLOSING}{marks}{COMMAS}"  # characters with which no sentence begins
     return re.compile(
         "|".join(
             (
                 _before_space(marks, begins_none),
-                _of_any_place(begins_none),
+                _of_any_place(_FULL + _beyond_ascii(further_marks), begins_none),
                 _between_words(begins_none),
             )
         ),
@@ -135,27 +154,34 @@ def _before_space(marks: str, begins_none: str) -> str:
     What closes a sentence are quotation marks, brackets and the signs of notes.
     """
     closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {_FRENCH_CLOSING}"
-    opening = rf"[{_BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s"
+    opening = rf"""[{_BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
     return rf"""
         (?<![{_BRACKETS}{marks}])
         (?P<end> [{marks}]++ )
         (?P<closing> (?:{closing})*+ )
+        (?: \s++ (?P<apart> ["'] ) (?=\s) )?+  # opens or closes, in a text of tokens
         \s++
         (?=
+            (?P<dash> (?: [{_DASHES}]++ \s )?+ )
+            (?! [{_QUOTES}] \s? [{COMMAS}] )  # which closes a quotation, in a text of tokens
             (?P<opening> (?:{opening})* )
             (?P<next> [^\s{begins_none}] )
         )
     """
 
 
-def _of_any_place(begins_none: str) -> str:
+def _beyond_ascii(marks: str) -> str:
+    return re.escape("".join(mark for mark in marks if not mark.isascii()))
+
+
+def _of_any_place(full: str, begins_none: str) -> str:
     """Return the pattern of marks that no word contains, with brackets before other brackets.
 
     A variation selector belongs to its mark.
     """
     return rf"""
-        (?<![{_FULL}])
-        [{_FULL}]++
+        (?<![{full}])
+        [{full}]++
         (?:
             (?= [{_OPENING}]* [^\s{begins_none}\ufe0e\ufe0f] )
         |
@@ -165,8 +191,11 @@ def _of_any_place(begins_none: str) -> str:
 
 
 def _between_words(begins_none: str) -> str:
-    """Return the pattern of a mark between two words, without white space."""
-    return rf"(?<=\S) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
+    """Return the pattern of a mark between two words, without white space after it."""
+    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
+
+
+Words = Container[str]
 
 
 class SentenceHabits(NamedTuple):
@@ -175,9 +204,12 @@ class SentenceHabits(NamedTuple):
     abbreviations: Collection[str] = ()  # without their full stop
     before_lower: bool = False  # a sentence may begin in lower case
     further_marks: str = ""  # besides MARKS
+    words: Words | None = None  # of the text, in lower case; None: not known
+    joins_stops: bool = False  # no space is before its full stops
 
 
 USUAL_HABITS = SentenceHabits()
+_NOWHERE = range(1 << 62, (1 << 62) + 1)  # beyond any line
 
 
 def split_sentences(
@@ -190,7 +222,8 @@ def split_sentences(
     punctuation or (unless `before_lower`) a lower-case letter. A full stop ends no sentence after
     initials (`J.`), a Latin word without a vowel (`Dr.`), an abbreviation (a common one, or given
     without its full stop) or the number of a label (`Step 1.`), nor before a digit, unless that
-    begins a label (`2)`).
+    begins a label (`2)`). Before lower case it ends none after a word that the text lacks (`ca.`).
+    Within brackets that a sentence continues after, no sentence ends.
     """
     parts = []
     start = 0
@@ -237,6 +270,22 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
+def words_after_ordinals(lines: Iterable[str]) -> list[str]:
+    """Return the words of a text that often follow a number with a full stop, as months do."""
+    after = Counter[str]()
+    words = Counter[str]()
+    for line in lines:
+        words.update(_WORD.findall(line))
+        if "." in line[:-1]:
+            after.update(_AFTER_ORDINAL.findall(line))
+    often = [
+        word
+        for word, count in after.most_common(_MAX_ABBREVIATIONS)
+        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
+    ]
+    return sorted(often)
+
+
 def _has_ordinals(
     dotted: Counter[str], words: Counter[str], abbreviations: Collection[str]
 ) -> bool:
@@ -254,21 +303,96 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         return
     start = 0
     quotations = _StraightQuotations(line)
+    brackets = _embedded_brackets(line)
+    bracket = next(brackets, _NOWHERE)
+    capitals = _with_capitals(line, habits)
     for boundary in _boundary(habits.further_marks).finditer(line):
+        while bracket.stop <= boundary.start():
+            bracket = next(brackets, _NOWHERE)
+        if boundary.start() in bracket:
+            continue
+        place = boundary.end()
         if boundary["joined"]:
-            is_end = _joins_sentences(line, boundary)
+            is_end = _joins_sentences(line, boundary, habits.words)
         elif boundary["end"] is None:
-            is_label = _is_number_label(line[start : boundary.end()])
-            is_end = not is_label and not quotations.end_at(boundary.end(), start)
-        elif is_lower(boundary["next"]) and not habits.before_lower:
+            is_label = _is_number_label(line[start:place])
+            is_end = not is_label and not quotations.end_at(place, start)
+        elif is_lower(boundary["next"]) and not _ends_before_lower(line, boundary, capitals):
             is_end = False
         else:
-            length = boundary.start() - start
-            is_label = length <= _MAX_LABEL and bool(_LABEL.fullmatch(line, start, start + length))
-            is_end = not is_label and _ends_sentence(line, boundary, habits.abbreviations)
+            closing = boundary["closing"]
+            if boundary["apart"]:
+                if quotations.end_at(boundary.start("apart"), start):
+                    closing += boundary["apart"]
+                else:
+                    place = boundary.start("apart")
+            is_label = _is_label(line, start, boundary.start())
+            is_end = not is_label and _ends_sentence(line, boundary, closing, habits)
         if is_end:
-            start = boundary.end()
+            start = place
             yield start
+
+
+def _embedded_brackets(line: str) -> Iterator[range]:
+    """Yield, in order, the text in brackets or quotation marks after which a sentence continues.
+
+    As in \u300cA\u3002B\u3002\u300d\u3068\u8a00\u3063\u305f: a letter of a script without spaces, a
+    comma, or a letter in lower case follows.
+    """
+    spans = list[range]()
+    opened = list[re.Match[str]]()
+    waiting = Counter[str]()  # brackets that close those
+    for bracket in _PARTNERED.finditer(line):
+        if bracket[0] in PARTNERS:
+            opened.append(bracket)
+            waiting[PARTNERS[bracket[0]]] += 1
+        while waiting[bracket[0]]:
+            start = opened.pop()
+            waiting[PARTNERS[start[0]]] -= 1
+            if PARTNERS[start[0]] == bracket[0]:
+                if _is_continued(line, bracket.end()):
+                    while spans and spans[-1].start > start.start():  # within this one
+                        spans.pop()
+                    spans.append(range(start.start(), bracket.start()))
+                break
+    return iter(spans)
+
+
+def _is_continued(line: str, end: int) -> bool:
+    """Return whether a sentence continues after the bracket that ends there."""
+    following = _CONTINUES.match(line, end)
+    character = following["next"] if following else ""
+    if following is not None and following["space"]:
+        return is_lower(character)
+    return character in COMMAS or (character.isalpha() and not is_spaced(character))
+
+
+def _with_capitals(line: str, habits: SentenceHabits) -> SentenceHabits:
+    """Return habits without words for a line in lower case, which does not show its sentences."""
+    begins_in_lower = habits.before_lower and is_lower(next(filter(str.isalpha, line), ""))
+    return habits._replace(words=None) if begins_in_lower else habits
+
+
+def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
+    """Return whether a sentence may end before lower case.
+
+    It does not at an ellipsis, or after a word that the text lacks.
+    """
+    end = boundary["end"]
+    if not habits.before_lower:
+        return False
+    if habits.words is not None and (end.startswith("..") or end == "\N{HORIZONTAL ELLIPSIS}"):
+        return False
+    if end != ".":
+        return True
+    word = _word_before(line, boundary.start())
+    if word[-2:-1] == ".":  # as in `Ph.D.`
+        return False
+    return habits.words is None or are_words(word, habits.words)
+
+
+def _is_label(line: str, start: int, end: int) -> bool:
+    return end - start <= _MAX_LABEL and _LABEL.fullmatch(line, start, end) is not None
 
 
 class _StraightQuotations:
@@ -293,16 +417,22 @@ class _StraightQuotations:
         return count % 2 == 1
 
 
-def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
+def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) -> bool:
     """Return whether a mark without a space after it ends a sentence.
 
     It does between letters of scripts without spaces, or without capitals but for a full stop, and
-    before a capital, but in no address.
+    before a capital, but in no address. A space may be before the mark, on the wrong side.
     """
     start, end = boundary.span()
+    mark = boundary["joined"]
+    if line[start - 1].isspace():
+        start -= 1
+        following_word = _WORD_FROM.match(line, end)
+        if following_word is None or not begins_sentence(mark, following_word[0], words):
+            return False
     if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
-        return line[start] != "." or is_wide(line[end])  # Thai has abbreviations without spaces
-    if line[start] != "." and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
+        return mark != "." or is_wide(line[end])  # Thai has abbreviations without spaces
+    if mark != "." and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
         return True
     word = line[max(0, start - 2) : start]
     following = line[end + 1 : end + 2]
@@ -314,21 +444,47 @@ def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
     return not set(before + after[:-1]) & set("./\\@_:")
 
 
+def begins_sentence(mark: str, word: str, words: Words | None) -> bool:
+    """Return whether a word may begin a sentence after a final mark with the space before it.
+
+    After a full stop or an exclamation mark, with which names begin, too, it is one of the `words`
+    of the text, and after a full stop it begins in a capital: `.net`, `!Kung`.
+    """
+    if mark not in MARKS:
+        return False
+    if mark not in ".!":
+        return True
+    is_capital = not is_lower(word[:1]) and not word[1:2].isupper()
+    return (is_capital or mark == "!") and words is not None and are_words(word, words)
+
+
+def are_words(text: str, words: Words) -> bool:
+    """Return whether the words of a text are all among those given in lower case."""
+    return all(word in words for word in words_of(text.casefold()))
+
+
 def _is_uncased(character: str) -> bool:
     """Return whether a character is of a word in a script without capitals."""
     return unicodedata.category(character) in ("Lo", "Mn", "Mc")
 
 
-def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
+def _ends_sentence(
+    line: str, boundary: re.Match[str], closing: str, habits: SentenceHabits
+) -> bool:
     end = boundary["end"]
-    if end[-1] in "!?" and set(boundary["closing"]) & set(QUOTES):
-        return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
+    if end[-1] in "!?" and not set(closing).isdisjoint(QUOTES):
+        follows = boundary["opening"] and not boundary["dash"]
+        return bool(follows)  # a quotation; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
-    if ends_in_abbreviation(line, boundary.start(), abbreviations):
+    stop = boundary.start()
+    if habits.joins_stops and line[stop - 1 : stop] == " ":  # as a tokenizer writes them
+        stop -= 1
+    if ends_in_abbreviation(line, stop, habits.abbreviations):
         return False
     is_label = _ITEM.match(line, boundary.end()) is not None
-    return bool(boundary["opening"]) or is_label or not boundary["next"].isdigit()
+    begins = bool(boundary["opening"] or boundary["dash"])
+    return begins or is_label or not boundary["next"].isdigit()
 
 
 def next_visible(text: str, start: int) -> str:
@@ -340,9 +496,13 @@ def next_visible(text: str, start: int) -> str:
 
 def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) -> bool:
     """Return whether the word before a place, where a full stop is, is a shortened one."""
-    last = _LAST_WORD.search(text, max(0, end - _MAX_ABBREVIATION), end)
-    word = _key(last[0]) if last else ""
+    word = _key(_word_before(text, end))
     return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
+
+
+def _word_before(text: str, end: int) -> str:
+    last = _LAST_WORD.search(text, max(0, end - _MAX_ABBREVIATION), end)
+    return last[0] if last else ""
 
 
 def _key(word: str) -> str:
@@ -365,7 +525,7 @@ def split_ending(text: str) -> Ending:
     ):
         end -= 1
     last = text[end - 1 : end]
-    is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in _SIGNS
+    is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
     start = len(text[: end - 1].rstrip()) if is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
 
@@ -406,6 +566,12 @@ def without_mark(text: str, marks: Iterable[str]) -> str:
     return body + closing
 
 
+def begins_with_ordinal(text: str, words: Container[str]) -> bool:
+    """Return whether a text begins with a number and a full stop before one of the words."""
+    ordinal = _FIRST_ORDINAL.match(text)
+    return ordinal is not None and ordinal[1] in words
+
+
 class Affixes(NamedTuple):
     """A sentence between what is before and after it, white space included."""
 
@@ -414,7 +580,9 @@ class Affixes(NamedTuple):
     tail: str
 
 
-def split_affixes(text: str, abbreviations: Collection[str] = ()) -> Affixes:
+def split_affixes(
+    text: str, abbreviations: Collection[str] = (), further_marks: str = ""
+) -> Affixes:
     """Set aside a label (`1.`, `a)`, `Q:`, `#tag`) or symbols before a text, and its tail.
 
     A tail has no letters and follows the first end mark after them, with closing quotation marks:
@@ -425,8 +593,14 @@ def split_affixes(text: str, abbreviations: Collection[str] = ()) -> Affixes:
     if not has_letters(text):
         return Affixes("", text, "")
     start = _end_of_head(text)
-    end = _start_of_tail(text, start, abbreviations)
+    marks = _tail(further_marks)
+    end = _start_of_tail(text, start, marks, abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
+
+
+def is_quotation(tail: str) -> bool:
+    """Return whether a tail is a quotation mark apart, as in a text of tokens."""
+    return tail.strip() in QUOTES
 
 
 def has_letters(text: str) -> bool:
@@ -489,13 +663,15 @@ def _end_of_bullet(word: str) -> int:
     return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
 
 
-def _start_of_tail(text: str, start: int, abbreviations: Collection[str]) -> int:
+def _start_of_tail(
+    text: str, start: int, mark: re.Pattern[str], abbreviations: Collection[str]
+) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
-    marks = _TAIL.finditer(text, last)
-    mark = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
-    if mark is not None and text[mark.end() :].strip():
-        return mark.end()
+    marks = mark.finditer(text, last)
+    final = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
+    if final is not None and text[final.end() :].strip():
+        return final.end()
     end = len(text)
     while end > last and (
         text[end - 1].isspace()
@@ -507,6 +683,7 @@ def _start_of_tail(text: str, start: int, abbreviations: Collection[str]) -> int
 
 
 def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
-    """Return whether a mark is a full stop before a number, as in `No. 5.` or `am 3. 10.`."""
-    is_full_stop = mark[0] == "." and next_visible(text, mark.end()).isdigit()
-    return is_full_stop and ends_in_abbreviation(text, mark.start(), abbreviations)
+    """Return whether a mark is a full stop as in `No. 5.`, `am 3. 10.` or `etc.?`."""
+    following = next_visible(text, mark.end())
+    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in tuple(MARKS)
+    return mark[0] == "." and is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)

@@ -1,6 +1,7 @@
 """Space before punctuation marks is read as the training text writes it."""
 
 import pytest
+from cases.growth import LINEAR, growth
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +78,53 @@ def test_full_width_marks_have_the_space_of_usual_ones() -> None:
 
 def test_a_record_without_marks_changes_none() -> None:
     assert SourceProfile(characters="abc ?").ordinary("a ? b?") == "a ? b?"
+
+
+WORDS = frozenset(("how", "yes", "net"))
+
+
+@pytest.mark.parametrize(
+    ("training", "line", "written"),
+    [
+        (ENGLISH, "Hello ,how are you", "Hello, how are you"),
+        (ENGLISH, "Hello,how are you", "Hello, how are you"),
+        (ENGLISH, "Tom ,Ann,and I ,don't know", "Tom, Ann, and I, don't know"),
+        (ENGLISH, "Is it so ?Yes", "Is it so? Yes"),
+        (ENGLISH, "I am here .How are you", "I am here. How are you"),
+        (ENGLISH, "I am here !Yes", "I am here! Yes"),
+        (ENGLISH, ".net, the .net file, a .NET file", ".net, the .net file, a .NET file"),
+        (ENGLISH, "the !Kung people, a .Xyz file", "the !Kung people, a .Xyz file"),
+        (ENGLISH, "hi :D :smile: ;p a/b?c=d 1,000 5,a", "hi :D :smile: ;p a/b?c=d 1,000 5,a"),
+        (FRENCH, "Oui ?Non ,merci", "Oui ? Non, merci"),
+        (TOKENS, "hello ,how are you", "hello , how are you"),
+        (TOKENS, "hello,how are you", "hello , how are you"),
+        (
+            "\u0935\u0939\u0940\u0964 \u092f\u0939, \u0939\u093e\u0901\u0964",
+            "\u0935\u0939\u0940 \u0964\u0939\u093e\u0901 ,\u092f\u0939",
+            "\u0935\u0939\u0940\u0964 \u0939\u093e\u0901, \u092f\u0939",
+        ),
+        (
+            "\u0647\u0648\u060c \u0646\u0639\u0645.",
+            "\u0647\u0648 \u060c\u0646\u0639\u0645",
+            "\u0647\u0648\u060c \u0646\u0639\u0645",
+        ),
+        (ENGLISH, "a/b,c d_e,f x=1,y a@b,c", "a/b,c d_e,f x=1,y a@b,c"),
+        (ENGLISH, "\u597d,\u6211 \u597d ,\u6211", "\u597d,\u6211 \u597d ,\u6211"),
+        ("no commas at all", "Hello ,how", "Hello ,how"),
+    ],
+)
+def test_a_space_on_the_wrong_side_is_moved(training: str, line: str, written: str) -> None:
+    assert spacing_of(training).written(line, (), WORDS) == written
+    assert spacing_of(training).written(written, (), WORDS) == written
+
+
+def test_a_comma_before_a_quotation_mark_has_no_space() -> None:
+    line = 'he said , " it is so . "'
+    assert spacing_of(ENGLISH).written(line, ()) == 'he said, " it is so. "'
+
+
+@pytest.mark.parametrize("unit", ["a ,b", "a,b", " ?a", "a ?b "])
+def test_the_time_grows_with_the_length_of_a_line(unit: str) -> None:
+    spacing = spacing_of(ENGLISH)
+    texts = {size: unit * (size // len(unit)) for size in (6_000, 12_000)}
+    assert growth(lambda size: spacing.written(texts[size], (), WORDS), 6_000) < LINEAR

@@ -9,6 +9,7 @@ from seq2seq.text.sentences import (
     find_abbreviations,
     split_affixes,
     split_sentences,
+    words_after_ordinals,
 )
 
 
@@ -248,3 +249,144 @@ def test_ordinals_are_found_among_many_numbers() -> None:
         *["There are 20 cats here."] * 90,
     ]
     assert NUMBER not in find_abbreviations(several)
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [
+            "\u300c\u305d\u3046\u3060\u3002\u884c\u3053\u3046\u3002\u300d\u3068\u8a00\u3063\u305f\u3002",
+            "\u6b21\u3002",
+        ],
+        [
+            "\u5f7c\u306f\u300e\u884c\u3053\u3046\uff01\u597d\u3002\u300f\u3068\u300c\u597d\u3002\u884c\u3002\u300d\u3068\u3002",
+            "\u597d\u3002",
+        ],
+        ["\u597d\uff08\u597d\u3002\u884c\uff01\uff09\u597d\u3002", "\u884c\u3002"],
+        ["He said (it is. So it is.) and left.", "Bye."],
+        ["He said “Stop. Go on,” and left.", "I do."],
+        ["The car [it is red. It is fast.], a new one, left.", "Bye."],
+        ["Un « Oui. Non. », dit-il.", "Bon."],
+        ["((It is. So.) so. It is.) so.", "It is."],
+    ],
+)
+def test_no_sentence_ends_in_brackets_after_which_one_continues(sentences: list[str]) -> None:
+    space = "" if sentences[0][-1] == "\u3002" else " "
+    assert split_sentences(space.join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["(It is red.", "It is fast.)", "Tom left."],
+        ["“Stop.", "Go on.”", "Tom left."],
+        ["He said :( It is.", "So (a."],
+        ["a) One is old.", "B) Two is."],
+    ],
+)
+def test_sentences_end_in_other_brackets(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_quotation_mark_apart_closes_or_opens(quote: str) -> None:
+    """As a tokenizer writes them: it closes a quotation that the sentence has begun."""
+    first = f"He said , {quote} It is so . {quote}"
+    second = f"{quote} Tom left . {quote}"
+    assert split_sentences(f"{first} Then he left .") == [first, "Then he left ."]
+    assert split_sentences(f"{first} {second}") == [first, second]
+    assert split_sentences(f"It is so . {second}") == ["It is so .", second]
+    assert split_sentences(f"{quote} Is it ? {quote} Tom said .") == [
+        f"{quote} Is it ? {quote} Tom said ."
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["etc . , etc . , so", "jr . , who", "A. \u3001 b", "x . \u00ab , aber"]
+)
+def test_no_sentence_begins_with_a_comma(line: str) -> None:
+    assert split_sentences(line) == [line]
+
+
+@pytest.mark.parametrize("dash", ["-", "--", "\u2014", "\u2013"])
+def test_a_dash_before_lower_case_begins_no_sentence(dash: str) -> None:
+    line = f"How should I say it? {dash} it is old. {dash} The cat"
+    assert split_sentences(line) == [f"How should I say it? {dash} it is old.", f"{dash} The cat"]
+
+
+KNOWN = SentenceHabits(before_lower=True, words=frozenset(("old", "is", "here", "he")))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "It weighs ca. eighty kilos.",
+        "He has a Ph.D. in physics.",
+        "he has a ph.d. in physics.",
+        "Fruit, nuts usw. are here.",
+        "A B.Sc. from here.",
+        "See pp. four and five.",
+        "He is here ... he is old.",
+        "He is\u2026 he is old.",
+    ],
+)
+def test_an_unknown_word_with_a_full_stop_is_shortened_before_lower_case(line: str) -> None:
+    assert split_sentences(line, KNOWN) == [line]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["He is old.", "he is here."],
+        ["he is wise.", "he is here."],  # who writes no capitals writes none here
+        ["It costs 15.", "he is here."],
+        ["Is it wise?", "he is here."],
+        ["It is wise.", "Here it is."],
+    ],
+)
+def test_other_sentences_end_before_lower_case(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences), KNOWN) == sentences
+
+
+def test_a_full_stop_apart_may_be_that_of_an_abbreviation() -> None:
+    """The line is one of tokens, and the training text joins its full stops."""
+    line = "Apples , nuts usw . are here . Mr . Rao left ."
+    joins_stops = SentenceHabits({"usw"}, before_lower=True, joins_stops=True)
+    first = "Apples , nuts usw . are here ."
+    assert split_sentences(line, joins_stops) == [first, "Mr . Rao left ."]
+    assert len(split_sentences(line, joins_stops._replace(joins_stops=False))) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("Is it so ?Yes it is", 2),
+        ("He is here .He is old", 2),
+        ("He is here !He is old", 2),
+        ("the .Net code", 1),
+        ("the !Kung people", 1),
+        ("a .txt file", 1),
+        ("hi :D ok", 1),
+        ("see a.b/c ?x=Yes", 1),
+        ("\u0647\u0644 \u0647\u0648 \u061f\u0646\u0639\u0645", 2),
+    ],
+)
+def test_a_space_may_be_on_the_wrong_side_of_a_mark(line: str, count: int) -> None:
+    assert len(split_sentences(line, KNOWN)) == count
+
+
+@pytest.mark.parametrize(
+    "unit", ["(a. B", "(a. B) c", '. " A', "((A.", "\u300c\u3002", ".A ", " ?Ab"]
+)
+def test_the_time_of_brackets_and_quotations_grows_with_the_length_of_a_line(unit: str) -> None:
+    texts = {size: unit * (size // len(unit)) for size in (6_000, 12_000)}
+    assert growth(lambda size: split_sentences(texts[size], KNOWN), 6_000) < LINEAR
+
+
+def test_the_words_after_ordinals_are_found() -> None:
+    lines = [
+        *["Am 3. Oktober kam er.", "Bis zum 15. Mai."] * 2,
+        *["Er ist 30. Sie ist 20."] * 3,
+        *["Sie kam."] * 200,
+    ]
+    assert words_after_ordinals(lines) == ["Mai", "Oktober"]
