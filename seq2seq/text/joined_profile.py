@@ -101,4 +101,6 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "equal_sentences": and_,
     "known_words": known_words.joined,
     "frequent_words": _union,
+    "entities": _union,
+    "ordinal_words": _union,
 }

@@ -12,6 +12,7 @@ from typing import TypedDict
 from seq2seq.text import sentences as forms
 from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
+from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
 from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of, script_of
@@ -24,6 +25,7 @@ from seq2seq.text.sentences import (
     split_affixes,
     split_sentences,
 )
+from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing, frequent_characters, has_inner_space, kind_of_mark
 
 MAX_LINES = 50_000  # examined, from all of the training text
@@ -96,6 +98,8 @@ class SourceProfile:
     equal_sentences: bool = False  # nearly all translations have as many as their sources
     known_words: str = ""  # as `known_words.record_of` returns them; "" if they are not known
     frequent_words: list[str] = field(default_factory=list)  # of both cases, in lower case
+    entities: list[str] = field(default_factory=list)  # as in `Entities`
+    ordinal_words: list[str] = field(default_factory=list)  # that follow `3.`, as months do
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -118,8 +122,13 @@ class SourceProfile:
     @cached_property
     def sentence_habits(self) -> SentenceHabits:
         """Return how the text writes the ends of sentences."""
-        before_lower = self.sentences == 1 and self.begins_in_capitals
-        return SentenceHabits(frozenset(self.abbreviations), before_lower, self.marks)
+        return SentenceHabits(
+            frozenset(self.abbreviations),
+            before_lower=self.sentences == 1 and self.begins_in_capitals,
+            further_marks=self.marks,
+            words=self._known if self.known_words else None,
+            joins_stops="." in self.joined_marks,
+        )
 
     def copies(self, line: str) -> bool:
         """Return whether a line is its own translation: it has no words, unlike the text."""
@@ -129,7 +138,11 @@ class SourceProfile:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
         if self.heads and self.tails:
             return Affixes("", text, "")
-        head, body, tail = split_affixes(text, self.abbreviations)
+        head, body, tail = split_affixes(text, self.abbreviations, self.marks)
+        if self.ordinal_words and forms.begins_with_ordinal(text, self.ordinal_words):
+            head, body = "", head + body
+        if self._has_marks_apart and forms.is_quotation(tail):
+            body, tail = body + tail, ""
         body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
         if self.heads:
             return Affixes("", head + body, tail)
@@ -147,7 +160,8 @@ class SourceProfile:
     def _with_one_mark(self, body: str, tail: str) -> tuple[str, str]:
         """Read final marks in a row as one, unless translations have them all."""
         first = body[-1:]
-        further = "".join(takewhile(lambda mark: kind_of_mark(mark) != "", tail))
+        marks = takewhile(lambda mark: mark.isspace() or self._is_final_mark(mark), tail)
+        further = "".join(marks).rstrip()
         if not further or not self.tgt_characters or all(map(self._tgt_writing.knows, further)):
             return body, tail
         is_question = "question" in map(kind_of_mark, further)
@@ -156,17 +170,22 @@ class SourceProfile:
             body = body[:-1] + question
         return body, tail[len(further) :]
 
+    def _is_final_mark(self, character: str) -> bool:
+        return kind_of_mark(character) != "" or character in self.marks
+
     def label_in_target(self, label: str) -> str:
-        """Return a label with the characters of translations."""
-        if not self.tgt_characters:
-            return label
-        return "".join(map(self._tgt_writing.label_character, label))
+        """Return a label with the characters of translations, which have the same entities."""
+        if self.tgt_characters:
+            label = self._tgt_writing.with_digits(label)
+            label = "".join(map(self._tgt_writing.label_character, label))
+        return self.with_entities(label)
 
     def tail_in_target(self, tail: str) -> str:
-        """Return what is set aside after a sentence with the characters of translations."""
-        if not self.tgt_characters:
-            return tail
-        return "".join(map(self._tgt_writing.affix_character, tail))
+        """Return what is set aside after a sentence, likewise."""
+        if self.tgt_characters:
+            tail = self._tgt_writing.with_digits(tail)
+            tail = "".join(map(self._tgt_writing.affix_character, tail))
+        return self.with_entities(tail)
 
     def ordinary(self, line: str) -> str:
         """Replace characters that the text hardly has by those of the same kind that it has.
@@ -174,12 +193,32 @@ class SourceProfile:
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
         and a final mark become those of the text, with the space before them; an uncased letter
-        loses marks; what is invisible is removed.
+        loses marks; what is invisible is removed. Characters become entities where the text writes
+        them so.
         """
         if not self.characters:
             return line
-        line = self._with_known_characters(self._quotes_and_dashes.written(line))
-        return self._mark_spacing.written(line, self.sentence_habits.abbreviations)
+        line = self.with_own_marks(self.without_entities(line))
+        line = self._quotes_and_dashes.written(line)
+        line = self._with_known_characters(line)
+        habits = self.sentence_habits
+        line = self._mark_spacing.written(line, habits.abbreviations, habits.words)
+        return self.with_entities(line)
+
+    def without_entities(self, line: str) -> str:
+        """Return a line with characters in the place of entities, as `ordinary` reads them."""
+        return self._entities.read(line) if self.characters else line
+
+    def with_own_marks(self, line: str) -> str:
+        """Return a line with the final mark of its script for one typed for it, as `|` for a danda.
+
+        That mark is one which the text never has.
+        """
+        return with_own_marks(line, self._writing) if self.characters else line
+
+    def with_entities(self, line: str) -> str:
+        """Return a line of characters with the entities that the text has."""
+        return self._entities.written(line)
 
     def _with_known_characters(self, line: str) -> str:
         if line.isascii():
@@ -191,15 +230,17 @@ class SourceProfile:
 
     def lacking(self, text: str) -> str:
         """Return the characters that the text hardly has, but for placeholders of names."""
-        unknown = (c for c in sorted(set(text)) if not self._writing.knows(c))
+        characters = set(self.without_entities(text))
+        unknown = (c for c in sorted(characters) if not self._writing.knows(c))
         return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
-        start = next((place for place, c in enumerate(text) if c.isalnum()), 0)
-        word = text[start:].partition(" ")[0]
+        characters = self.without_entities(text)
+        start = next((place for place, c in enumerate(characters) if c.isalnum()), 0)
+        word = characters[start:].partition(" ")[0]
         is_small = word.islower() and not _ADDRESS.search(word)
-        return self._with_capital_at(text, start) if is_small else text
+        return self.with_entities(self._with_capital_at(characters, start)) if is_small else text
 
     def _with_capital_at(self, text: str, start: int) -> str:
         """Return a text with a capital in a place, if its letter is lower case, as lines begin."""
@@ -244,7 +285,7 @@ class SourceProfile:
         if not self.equal_sentences:
             return []
         count, translated = (
-            len(split_sentences(text, habits))
+            len(split_sentences(without_entities(text), habits))
             for text, habits in zip((line, translation), self._counted, strict=True)
         )
         return [] if count == translated else [f"{_SENTENCES}: {count}, {translated}"]
@@ -253,7 +294,7 @@ class SourceProfile:
     def _counted(self) -> tuple[SentenceHabits, SentenceHabits]:
         """Return how sentences of both sides are counted, in lower case as well."""
         return (
-            SentenceHabits(frozenset(self.abbreviations), True, self.marks),
+            self.sentence_habits._replace(before_lower=True, words=None),
             SentenceHabits(frozenset(self.tgt_abbreviations), True, self.tgt_marks),
         )
 
@@ -264,7 +305,11 @@ class SourceProfile:
         """
         if not self.known_words:
             return []
-        words = {word.casefold(): word for text in texts for word in words_of(text)}
+        words = {
+            word.casefold(): word
+            for text in texts
+            for word in words_of(self.without_entities(text))
+        }
         content = words.keys() - self._frequent
         unknown = [written for word, written in words.items() if word not in self._known]
         return unknown if 2 * len(unknown) >= len(content) else []
@@ -280,6 +325,14 @@ class SourceProfile:
     @cached_property
     def _writing(self) -> Writing:
         return Writing(self.characters, self.src_marks, self.inner_spaces)
+
+    @cached_property
+    def _has_marks_apart(self) -> bool:
+        return _are_apart(self.src_marks, self.apart_marks)
+
+    @cached_property
+    def _entities(self) -> Entities:
+        return Entities(self.entities)
 
     @cached_property
     def _quotes_and_dashes(self) -> QuotesAndDashes:
@@ -301,7 +354,8 @@ class SourceProfile:
 
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
-        if self.final_marks and forms.lacks_mark(line.removeprefix(tag or "")):
+        text = self.without_entities(line.removeprefix(tag or ""))
+        if self.final_marks and forms.lacks_mark(text):
             return line.rstrip() + self.final_marks[0]
         return line
 
@@ -376,6 +430,8 @@ def describe_source(
     rows = sample_rows(len(lines), MAX_LINES)
     sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
     least = HARDLY * len(sample)
+    entities = Entities.of(sample, least)
+    sample = list(map(entities.read, sample))
     abbreviations = forms.find_abbreviations(sample)
     shortened = frozenset(abbreviations)
     marks = forms.find_marks(sample)
@@ -389,7 +445,10 @@ def describe_source(
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
     src_words, tgt_words = _telling_words(sample, tgt_sample)
     most = (1 - LOWER) * len(sample)
-    affixes = [split_affixes(line, shortened) for line in untagged]
+    affixes = [split_affixes(line, shortened, marks) for line in untagged]
+    src_marks = usual_final_marks(sample, marks, least)
+    has_marks_apart = _are_apart(src_marks, spacing.apart)
+    tails = ("" if has_marks_apart and forms.is_quotation(tail) else tail for *_, tail in affixes)
     initials = Counter(letter for letter in map(_first_letter, sample) if letter)
     capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
     return SourceProfile(
@@ -405,7 +464,7 @@ def describe_source(
         final_marks=forms.usual_marks(sample, tgt_sample),
         marks=marks,
         characters=frequent_characters(sample, least),
-        src_marks=usual_final_marks(sample, marks, least),
+        src_marks=src_marks,
         opening_marks=quotes.opening,
         inner_marks=quotes.inner,
         closing_marks=quotes.closing,
@@ -416,7 +475,7 @@ def describe_source(
         tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),
         wordless=sum(not has_letters(line) for line in sample) > least,
         heads=sum(bool(parts.head) for parts in affixes) > least,
-        tails=sum(bool(parts.tail) for parts in affixes) > least,
+        tails=sum(map(bool, tails)) > least,
         begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
         initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
         knows_case=True,
@@ -430,6 +489,8 @@ def describe_source(
         **_sentences_of_pairs(sample, tgt_sample, sentence_habits),
         known_words=record_of(lines),
         frequent_words=frequent_words(untagged),
+        entities=list(entities.usual),
+        ordinal_words=forms.words_after_ordinals(sample) if forms.NUMBER in shortened else [],
     )
 
 
@@ -448,7 +509,7 @@ def _sentences_of_pairs(
     of_src = habits._replace(before_lower=True)
     of_tgt = SentenceHabits(frozenset(abbreviations), True, forms.find_marks(tgt))
     equal = sum(
-        len(split_sentences(line, of_src)) == len(split_sentences(other, of_tgt))
+        len(split_sentences(line, of_src)) == len(split_sentences(without_entities(other), of_tgt))
         for line, other in zip(src, tgt, strict=True)
     )
     is_usual = equal >= COUNTED * len(src)
@@ -491,6 +552,11 @@ def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], l
         )
         telling.append(list(islice(words, MAX_WORDS)))
     return telling[0], telling[1]
+
+
+def _are_apart(final_marks: str, apart_marks: Iterable[str]) -> bool:
+    """Return whether the usual final mark has a space before it, as in a text of tokens."""
+    return final_marks[:1] in {mark[-1:] for mark in apart_marks}
 
 
 def usual_final_marks(lines: Sequence[str], further_marks: str, least: float) -> str:

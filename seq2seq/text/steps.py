@@ -108,6 +108,29 @@ def _without_tag(masked: Masked, tag: str) -> Masked:
     return masked._replace(text=text.removeprefix(" ") if tag else text)
 
 
+class ReadTypedCharacters(TextStep):
+    """Entities and marks typed for others are read as these, before sentences are cut.
+
+    `WriteUsualCharacters` writes entities again that the training text has.
+    """
+
+    notes = (
+        "entities that the training text hardly has; read as their characters",
+        "a final mark that the training text never has; read as that of its script",
+    )
+
+    def apply(self, line: Line) -> None:
+        (part,) = line.parts
+        typed = part.masked.text
+        characters = self._profile.without_entities(typed)
+        text = self._profile.with_own_marks(characters)
+        if characters != typed and self._profile.with_entities(characters) != typed:
+            line.notes.append(self.notes[0])
+        if text != characters:
+            line.notes.append(self.notes[1])
+        part.masked = part.masked._replace(text=text)
+
+
 class CopyLine(TextStep):
     """A line without letters is its own translation, if the training text hardly has any."""
 
@@ -175,7 +198,7 @@ class WriteUsualCharacters(TextStep):
         for part in line.parts:
             text = self._profile.ordinary(part.masked.text)
             if text != part.masked.text:
-                replaced |= set(part.masked.text) - set(text)
+                replaced |= set(part.masked.text) - set(self._profile.without_entities(text))
                 part.masked = part.masked._replace(text=text)
         if replaced:
             codes = [f"U+{ord(character):04X}" for character in sorted(replaced)[:3]]
@@ -422,6 +445,7 @@ STEPS: tuple[type[TextStep], ...] = (
     LeaveBlank,
     NoteHabits,
     SetTagAside,
+    ReadTypedCharacters,
     CopyLine,
     CutSentences,
     SetAffixesAside,

@@ -3,6 +3,7 @@
 import pytest
 
 from seq2seq.text.sentences import has_letters, split_affixes, split_sentences
+from seq2seq.text.source_profile import describe_source
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,36 @@ def test_no_space_follows_a_label_before_letters_that_have_none(label: str) -> N
 def test_ideographs_are_no_labels_and_latin_words_have_a_space_before_them() -> None:
     for text in ("(\u6728)\u732b\u306f\u9ed2\u3044\u3002", "1.car is here.", "(a)car."):
         assert split_affixes(text).head == ""
+
+
+def test_the_full_stop_of_an_abbreviation_before_another_mark_begins_no_tail() -> None:
+    for line in ("Cats, dogs etc.?", "He left the U.S.!", "in the U.S.?!"):
+        body, mark = line[:-1].rstrip("?!"), line.rpartition(".")[2]
+        assert split_affixes(line) == ("", body + mark[:1], mark[1:])
+    assert split_affixes("It is old.?") == ("", "It is old.", "?")
+
+
+GERMAN = [
+    *["Am 3. Oktober ist es da.", "Das ist der 1. Stock."] * 20,
+    *["Der Oktober ist alt.", "Das ist ein Haus."] * 40,
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "head"),
+    [
+        ("3. Oktober ist da.", ""),
+        ("1. Stock, das Haus.", ""),
+        ("1. Das ist alt.", "1. "),
+        ("2. FC ist da.", "2. "),
+        ("3) Oktober ist da.", "3) "),
+        ("(3) Oktober ist da.", "(3) "),
+    ],
+)
+def test_a_number_is_an_ordinal_before_words_that_follow_ordinals(line: str, head: str) -> None:
+    """As the training text shows, which writes ordinals so; elsewhere it is a label."""
+    profile = describe_source(GERMAN, GERMAN)
+    assert profile.ordinal_words == ["Oktober", "Stock"]
+    assert profile.affixes(line).head == head
+    plain = [line.replace("3. ", "").replace("1. ", "") for line in GERMAN]
+    assert describe_source(plain, plain).affixes("3. Oktober ist da.").head == "3. "

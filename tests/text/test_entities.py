@@ -1,0 +1,103 @@
+"""Entities are read as characters, and written as the training text writes them."""
+
+import pytest
+from cases.growth import LINEAR, growth
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.text.entities import Entities, character_of, without_entities
+from seq2seq.text.line import line_of
+from seq2seq.text.long_lines import Tokenizer
+from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.steps import StepContext, apply, steps_of
+
+TOKENS = [
+    f"he said , &quot; it {verb} so . &quot; then {name} &apos;s car &amp; cat left ."
+    for verb in ("is", "was")
+    for name in ("tom", "ann", "it")
+] * 40
+PLAIN = [
+    f'He said, "It {verb} so." Then {name} left.'
+    for verb in ("is", "was")
+    for name in ("Tom", "Ann")
+] * 40
+
+
+class Characters(Tokenizer):
+    """A tokenizer of characters."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:  # type: ignore[override]
+        return [list(map(ord, text)) for text in texts]
+
+
+def parts_of(profile: SourceProfile, text: str) -> list[str]:
+    line = line_of(text)
+    apply(steps_of(StepContext(profile, Characters())), line)  # type: ignore[abstract]
+    return [part.masked.text for part in line.parts]
+
+
+PROFILES = [describe_source(lines, lines) for lines in (TOKENS, PLAIN)]
+
+
+def test_the_entities_of_a_text_are_recorded() -> None:
+    assert describe_source(TOKENS, TOKENS).entities == ["&amp;", "&apos;", "&quot;"]
+    assert describe_source(PLAIN, PLAIN).entities == []
+    assert Entities.of(["&quot;", '"', '"'], 0).usual == [], "more often a character"
+
+
+def test_lines_of_a_text_with_entities_stay_as_they_are() -> None:
+    profile = describe_source(TOKENS, TOKENS)
+    assert [profile.ordinary(line) for line in TOKENS] == TOKENS
+    assert parts_of(profile, TOKENS[0]) == [TOKENS[0]]
+
+
+@pytest.mark.parametrize("quote", ["&quot;", '"', "&#34;", "&#x22;", "\u201d", "&rdquo;"])
+def test_a_quotation_mark_ends_the_sentence_that_it_closes(quote: str) -> None:
+    profile = describe_source(TOKENS, TOKENS)
+    assert parts_of(profile, f"then tom left . {quote}") == ["then tom left . &quot;"]
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("He said, &quot;It is so.&quot;", 'He said, "It is so."'),
+        ("Tom&#39;s car", "Tom's car"),
+        ("Ann&nbsp;left.", "Ann left."),
+        ("&ldquo;It is so.&rdquo;", '"It is so."'),
+        ("It is &lt;b&gt; &amp; so.", "It is &lt;b&gt; &amp; so."),  # says that it is no markup
+        ("It is so &bogus; &#10; &#0; &;", "It is so &bogus; &#10; &#0; &;"),
+    ],
+)
+def test_entities_that_a_text_lacks_are_characters(line: str, read: str) -> None:
+    text = [*PLAIN, *["It is Tom's car."] * 9]
+    assert describe_source(text, text).ordinary(line) == read
+
+
+def test_an_entity_begins_in_no_capital() -> None:
+    text = [line[0].upper() + line[1:] for line in TOKENS]
+    profile = describe_source(text, text)
+    assert profile.with_capital("&quot; he left") == "&quot; He left"
+
+
+PIECES = ["&", ";", "&quot;", '"', "a", " ", "#", "3", "4", "lt", "amp"]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_what_is_read_is_read_again_as_it_is(text: str) -> None:
+    for profile in PROFILES:
+        written = profile.ordinary(text)
+        assert profile.ordinary(written) == written
+
+
+def test_characters_of_entities() -> None:
+    assert [character_of(text) for text in ("&eacute;", "&#233;", "&#xE9;")] == ["\u00e9"] * 3
+    assert [character_of(text) for text in ("&no;", "&#10;", "&#8232;", "&#0;")] == [""] * 4
+    assert without_entities("a &lt; &quot;b&quot; &c;") == 'a < "b" &c;'
+
+
+@pytest.mark.parametrize("unit", ["&quot; ", "&#&#", "&amp;a", '. " '])
+def test_the_time_of_reading_entities_grows_with_the_length_of_a_line(unit: str) -> None:
+    profile = describe_source(TOKENS, TOKENS)
+    texts = {size: unit * (size // len(unit)) for size in (6_000, 12_000)}
+    assert growth(lambda size: profile.ordinary(texts[size]), 6_000) < LINEAR
+    assert growth(lambda size: profile.parts(texts[size]), 6_000) < LINEAR

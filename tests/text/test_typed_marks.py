@@ -1,0 +1,93 @@
+"""Marks typed for the final mark of a script, which keyboards lack."""
+
+import pytest
+from cases.growth import LINEAR, growth
+
+from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.typed_marks import with_own_marks
+from seq2seq.text.writing import Writing
+
+# A word of each script, and the final mark of its statements.
+WORDS = {
+    "Armenian": ("\u057f\u0578\u0582\u0576", "\u0589"),
+    "Amharic": ("\u1264\u1275", "\u1362"),
+    "Hindi": ("\u0918\u0930", "\u0964"),
+    "Burmese": ("\u1021\u102d\u1019\u103a", "\u104b"),
+    "Urdu": ("\u06af\u06be\u0631", "\u06d4"),
+    "Tibetan": ("\u0f41\u0f44\u0f0b\u0f54", "\u0f0d"),
+    "English": ("house", "."),
+}
+
+
+ENGLISH = ["a house is here."] * 160
+
+
+def profile_of(name: str, also: str = "") -> SourceProfile:
+    word, mark = WORDS[name]
+    lines = [f"{word} {word} {word}{also}{mark}", f"{word} {word}{mark}"] * 80
+    return describe_source(lines, ENGLISH)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("Armenian", ":"),
+        ("Amharic", "::"),
+        ("Hindi", "|"),
+        ("Hindi", "||"),
+        ("Burmese", "||"),
+        ("Urdu", "|"),
+        ("Tibetan", "|"),
+        ("Tibetan", "\u0f0e"),
+    ],
+)
+def test_the_mark_that_ends_a_line_is_read_as_that_of_the_script(name: str, typed: str) -> None:
+    word, own = WORDS[name]
+    profile = profile_of(name)
+    for text in ("{0}{1}", "{0} {0}{1} {0} {0}{1}", "{0}{1} ", '"{0}{1}"'):
+        line = text.format(word, typed)
+        assert profile.with_own_marks(line) == text.format(word, own)
+    spaced = profile.with_own_marks(f"{word} {typed} {word} {typed}")
+    assert spaced == f"{word} {own} {word} {own}"
+
+
+def test_lines_are_cut_at_a_typed_mark() -> None:
+    word, own = WORDS["Hindi"]
+    profile = profile_of("Hindi")
+    line = profile.with_own_marks(f"{word} | {word} {word} |")
+    assert profile.parts(line) == [f"{word} {own}", f"{word} {word} {own}"]
+
+
+@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize(
+    "end", [" C++", " :)", "(", " -", "%", ",", " 10:30", " |x|", "\u2026", " <3", " ^_^", "'", ""]
+)
+def test_other_ends_of_lines_stay(name: str, end: str) -> None:
+    line = WORDS[name][0] + end
+    assert profile_of(name).with_own_marks(line) == line
+
+
+def test_a_mark_that_the_text_has_stays() -> None:
+    word, _ = WORDS["Hindi"]
+    assert profile_of("Hindi", " | ").with_own_marks(f"{word} |") == f"{word} |"
+    assert profile_of("English").with_own_marks("house :") == "house :"
+    assert SourceProfile().with_own_marks(f"{word} |") == f"{word} |"
+
+
+def test_a_mark_of_the_text_alone_ends_its_statements() -> None:
+    """Tibetan has one that is none to Unicode; what is typed twice is read once."""
+    word, own = WORDS["Tibetan"]
+    profile = profile_of("Tibetan")
+    assert profile.marks == own
+    assert profile.ordinary(f"{word}.") == word + own
+    for double in (own * 2, f"{own} {own}", f"{own}  {own}"):
+        assert profile.affixes(word + double) == ("", word + own, "")
+        parts = profile.parts(f"{word}{double}{word} {word}{double}")
+        assert parts == [word + double, f"{word} {word}{double}"]
+
+
+@pytest.mark.parametrize("unit", ["\u0918| ", "|", "\u0918 | ", '"', "\u0918"])
+def test_the_time_grows_with_the_length_of_a_line(unit: str) -> None:
+    writing = Writing("\u0918\u0964 ", "\u0964")
+    texts = {size: unit * (size // len(unit)) + "\u0918|" for size in (40_000, 80_000)}
+    assert growth(lambda size: with_own_marks(texts[size], writing), 40_000) < LINEAR
