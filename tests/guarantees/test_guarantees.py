@@ -217,6 +217,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_requirements.py::test_other_lines_are_left_alone",
         "text/test_steps_around_search.py::test_a_line_without_letters_is_copied_with_a_note",
         "text/test_steps_around_search.py::test_affixes_are_put_back",
+        "text/test_entities.py::test_entities_that_a_text_lacks_are_characters",
+        "text/test_typed_marks.py::test_the_mark_that_ends_a_line_is_read_as_that_of_the_script",
         "text/test_steps_capitals.py::test_a_line_in_capitals_is_translated_as_another_and_written_in_capitals",
         "text/test_source_profile.py::test_95_percent_of_the_lines_define_the_usual_sentence_count",
         "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line",
