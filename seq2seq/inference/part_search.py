@@ -181,7 +181,7 @@ class PartSearch:
             notes.append(_VANISHED + "".join(vanished))
         if searched_part.left_out_rules:
             notes.append(_GAVE_WAY + ", ".join(searched_part.left_out_rules))
-        elif source.terms and searched_part.placed is None:
+        elif source.terms and not searched_part.has_placed_terms:
             notes.append(_UNPLACED + ", ".join(dict.fromkeys(term.target for term in source.terms)))
         return notes
 

@@ -101,7 +101,7 @@ class PlaceTerms(Pass):
     ) -> None:
         """Take the scored translation, unless it breaks a rule."""
         if candidates:
-            searched_part.placed = candidates[0]
+            searched_part.has_placed_terms = True
             searched_part.scored.add(tuple(search.request.fixed or ()))
             searched_part.further = searched_part.candidates[1:]
             searched_part.candidates = candidates
@@ -115,7 +115,8 @@ class PlaceFurtherTerms(Pass):
     rounds = most_searches + most_scorings
 
     def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
-        if searched_part.placed is None or len(searched_part.candidates) >= self.context.n_best:
+        is_complete = len(searched_part.candidates) >= self.context.n_best
+        if is_complete or not searched_part.has_placed_terms:
             return None
         while searched_part.further and len(searched_part.scored) <= MAX_PLACED:
             search = _with_terms(self.context, searched_part.search, searched_part.further.pop(0))
@@ -178,7 +179,7 @@ class RequireTerms(Pass):
     def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
         if not (self.context.places_terms and searched_part.part.terms):
             return None
-        return searched_part.search if searched_part.placed is None else None
+        return None if searched_part.has_placed_terms else searched_part.search
 
 
 class GiveWay(Pass):
@@ -209,8 +210,7 @@ class Repair(Pass):
         original = searched_part.original
         if original.part.is_in_capitals:  # in which no word is as the training text has it
             return None
-        best = searched_part.placed or searched_part.candidates[0]
-        repaired = self._repaired(original, [best, *searched_part.candidates[1:]])
+        repaired = self._repaired(original, searched_part.candidates)
         return None if repaired is original else repaired
 
     def merge(
@@ -220,7 +220,7 @@ class Repair(Pass):
         if candidates and not self.context.is_forbidden(candidates[0].text):
             searched_part.search = search
             searched_part.candidates = candidates
-            searched_part.placed = None
+            searched_part.has_placed_terms = False
             searched_part.left_out_rules = []
 
     def _repaired(
@@ -278,13 +278,11 @@ class Widen(Pass):
     rounds = most_searches = WIDENINGS
 
     def request(self, searched_part: SearchedPart) -> RequestedSearch | None:
-        candidates = searched_part.candidates
-        placed = searched_part.placed
-        if placed is not None:
-            candidates = [placed, *nbest.below(placed, candidates)]
-        searched_part.candidates = nbest.merged(candidates)
+        if searched_part.has_placed_terms:  # its list is merged, and has been widened
+            return None
+        searched_part.candidates = nbest.merged(searched_part.candidates)
+        is_complete = len(searched_part.candidates) >= self.context.n_best
         size = 2 * searched_part.search.options.beam_size
-        is_complete = placed is not None or len(searched_part.candidates) >= self.context.n_best
         if is_complete or size > MAX_BEAM:
             return None
         searched_part.search = searched_part.search.with_beam(size)

@@ -37,7 +37,7 @@ class SearchedPart:
     search: RequestedSearch = field(init=False)  # the last one whose rules hold for the candidates
     return_attention: bool = True  # False for very long lines
     candidates: list[Candidate] = field(default_factory=list)  # best first
-    placed: Candidate | None = None  # with the terms of the glossary in their places
+    has_placed_terms: bool = False  # the first candidate: terms of the glossary in their places
     further: list[Candidate] = field(default_factory=list)  # in which terms are yet to be placed
     further_beam: int = 0  # by which the last ones were found, if not that of the search
     scored: set[tuple[int, ...]] = field(default_factory=set)  # ids with the terms in place

@@ -15,10 +15,12 @@ from cases.random_models import MAKERS, random_sources
 from cases.searches import search
 from cases.tiers import one_quick
 from cases.toy_text import toy_pairs
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seq2seq.__main__ import main
 from seq2seq.inference import passes
-from seq2seq.inference.nbest import Candidate, extend, merged
+from seq2seq.inference.nbest import Candidate, below, extend, merged
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -51,6 +53,26 @@ def test_a_wider_beam_extends_the_list_below_its_first_entry() -> None:
         ("b", -2.5),
         ("c", -2.75),
     ]
+
+
+CANDIDATES = st.lists(
+    st.builds(candidate, st.sampled_from("abcdef"), st.integers(-5, -1)), min_size=1, max_size=8
+)
+
+
+@given(beams=st.lists(CANDIDATES, min_size=2, max_size=4))
+def test_a_list_stays_merged_and_below_its_first_entry_as_it_is_extended(
+    beams: list[list[Candidate]],
+) -> None:
+    """So a pass that has extended it need neither merge it again nor look for its best entry."""
+    first = max(beams[0], key=lambda entry: entry.hypothesis.score)
+    candidates = merged([first, *below(first, beams[0])])
+    for wider in beams[1:]:
+        extend(candidates, wider)
+        scores = [entry.hypothesis.score for entry in candidates]
+        assert candidates[0] is first
+        assert merged(candidates) == [first, *below(first, candidates)] == candidates
+        assert scores[1:] == sorted(scores[1:], reverse=True)
 
 
 @pytest.mark.parametrize(("beam_size", "sizes"), [(5, [10, 20, 40]), (200, [400]), (300, [])])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,11 +225,18 @@ def test_a_list_below_placed_terms_is_in_order_and_has_other_texts(
 ) -> None:
     """Their translation is the first, although others without the rule may score higher."""
     model = Translator.load(tiny_runs["luong"], device="cpu")
+    context = context_of(model, n_best=4)
     part = searched_part(model, LINES[0])
-    part.placed = candidate("placed", -2.0)
-    scored_texts = [("better", -1.0), ("below", -2.5), ("placed", -2.75), ("last", -3.0)]
-    part.candidates = [candidate(text, score) for text, score in scored_texts]
-    assert passes.Widen(context_of(model, n_best=3)).request(part) is None
+    part.candidates = [candidate("plain", -1.0)]
+    request = part.search.request._replace(fixed=[5, 3])
+    scoring_of_terms = replace(part.search, request=request)
+    passes.PlaceTerms(context).merge(part, scoring_of_terms, [candidate("placed", -2.0)])
+    scored_texts = [("last", -3.0), ("better", -1.0), ("below", -2.5), ("placed", -2.75)]
+    for text, score in scored_texts:
+        further = passes.PlaceFurtherTerms(context)
+        further.merge(part, scoring_of_terms, [candidate(text, score)])
+    assert passes.Repair(context).request(part) is None
+    assert passes.Widen(context).request(part) is None
     assert [text for text, _ in part.candidates] == ["placed", "below", "last"]
 
 
