@@ -13,7 +13,7 @@ from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
 from seq2seq.inference.search.sentences import Sentence, Slots
-from seq2seq.inference.search.strategies import Selection, Strategy, Trail
+from seq2seq.inference.search.strategies import Path, Selection, Strategy, Trail
 
 
 class Pool(NamedTuple):
@@ -92,13 +92,19 @@ class Beam(Strategy):
         return Selection(tokens, parents, log_probs.reshape(shape), best_scores, is_done)
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
-        """Return the best continuations of each group: [B G, 2 W]."""
+        """Return the best continuations of each group: [B G, 2 W].
+
+        Of these at least W do not end: each of the W hypotheses has one continuation that ends.
+        """
         return self.engine.best(step, self._scores, 2 * self.width)
 
     def _add_to_pool(
         self, groups: Array, candidates: Best, is_eos: Array, length_norms: Array
     ) -> None:
-        """Move those of the W best candidates that end to the pool, with their final score."""
+        """Move those of the W best candidates that end to the pool, with their final score.
+
+        The pool keeps the W best of these and of its own.
+        """
         width = self.width
         parents = candidates.parents[groups, :width]
         sums = candidates.scores[groups, :width]
@@ -113,53 +119,53 @@ class Beam(Strategy):
                 coverage, lengths, self.options.coverage_penalty
             )
         steps = np.full(parents.shape, self.trail.end)
-        new = Pool(scores, steps, hypotheses, candidates.log_probs[groups, :width])
-        joined = [
-            np.concatenate([old[groups], part], axis=1)
-            for old, part in zip(self._pool, new, strict=True)
+        additions = Pool(scores, steps, hypotheses, candidates.log_probs[groups, :width])
+        columns = [
+            np.concatenate([column[groups], addition], axis=1)
+            for column, addition in zip(self._pool, additions, strict=True)
         ]
-        order = descending(joined[0])[:, :width]
-        for pool, part in zip(self._pool, chosen_by(order, *joined), strict=True):
-            pool[groups] = part
+        order = descending(columns[0])[:, :width]
+        for column, best in zip(self._pool, chosen_by(order, *columns), strict=True):
+            column[groups] = best
 
     def _extended(self, candidates: Best, is_eos: Array, ending_groups: Array) -> tuple[Array, ...]:
         """Return scores, parents, tokens and log-probabilities of the W best that do not end."""
-        parts = candidates.scores, candidates.parents, candidates.tokens, candidates.log_probs
-        chosen = tuple(part[:, : self.width].copy() for part in parts)
+        extended = tuple(column[:, : self.width].copy() for column in candidates)
+        # those of one group are in order already where none of the W best ends
         groups = ending_groups if self.options.groups == 1 else np.arange(len(is_eos))
         if len(groups):
+            _, *columns = (column[groups] for column in candidates)
             scores = np.where(is_eos[groups], np.float32(-np.inf), candidates.scores[groups])
             order = descending(scores)[:, : self.width]
-            reordered = chosen_by(order, scores, *(part[groups] for part in parts[1:]))
-            for into, part in zip(chosen, reordered, strict=True):
-                into[groups] = part
-        return chosen
+            reordered = chosen_by(order, scores, *columns)
+            for column, best in zip(extended, reordered, strict=True):
+                column[groups] = best
+        return extended
 
     def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
         size = self.options.beam_size
-        of_slots = np.array(slots)
-        groups = spread(of_slots, self.options.groups)
-        parts = [part[groups].reshape(-1, size) for part in self._pool]
-        order = descending(parts[0])[:, : self.options.returned or size]
-        scores, steps, parents, log_probs = chosen_by(order, *parts)
-        lengths = steps - self.slots.starts[of_slots][:, None]  # without end-of-sentence
-        longest = int(np.where(np.isneginf(scores), 0, lengths).max())
-        ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
-        traced = self.trail.trace(*ends, longest)
-        ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
-        lists, number = [], 0  # number of traced hypotheses
-        for slot, values, counts in zip(slots, *ended, strict=True):
-            lists.append(list[Hypothesis]())
-            for (score, log_prob), length in zip(values, counts, strict=True):
-                if score > -math.inf:
-                    ids, of_tokens, rows = (part[number][longest - length :] for part in traced)
-                    start = self.slots.starts[slot]
-                    width = self.slots.sources[slot]
-                    attention = self.trail.attention(slot, rows, start, width)
-                    found = (*of_tokens, log_prob) if self.options.return_scores else ()
-                    lists[-1].append(Hypothesis([*ids, EOS_ID], score, attention, found))
-                number += 1
-        return lists
+        slot_numbers = np.array(slots)
+        groups = spread(slot_numbers, self.options.groups)
+        columns = [column[groups].reshape(-1, size) for column in self._pool]
+        order = descending(columns[0])[:, : self.options.returned or size]
+        scores, steps, parents, eos_log_probs = chosen_by(order, *columns)
+        lengths = steps - self.slots.starts[slot_numbers][:, None]  # without end-of-sentence
+        lengths[np.isneginf(scores)] = 0
+        traced_slots = slot_numbers.repeat(order.shape[1])
+        paths = self.trail.trace(traced_slots, parents.ravel(), steps.ravel(), lengths.ravel())
+        lists: dict[int, list[Hypothesis]] = {slot: [] for slot in slots}
+        values = scores.ravel().tolist(), eos_log_probs.ravel().tolist()
+        for slot, path, score, log_prob in zip(traced_slots.tolist(), paths, *values, strict=True):
+            if score > -math.inf:
+                lists[slot].append(self._hypothesis(slot, path, score, log_prob))
+        return list(lists.values())
+
+    def _hypothesis(self, slot: int, path: Path, score: float, eos_log_prob: float) -> Hypothesis:
+        start = self.slots.starts[slot]
+        width = self.slots.sources[slot]
+        attention = self.trail.attention(slot, path.hypotheses, start, width)
+        log_probs = (*path.log_probs, eos_log_prob) if self.options.return_scores else ()
+        return Hypothesis([*path.tokens, EOS_ID], score, attention, log_probs)
 
 
 class DiverseBeam(Beam):
@@ -173,28 +179,31 @@ class DiverseBeam(Beam):
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         groups = self.options.groups
         width = self.width
-        count = 2 * width + width * (self.options.beam_size - width)  # penalties demote the latter
+        # Penalties demote at most W continuations by each token of the K - W earlier hypotheses.
+        count = 2 * width + width * (self.options.beam_size - width)
         all_groups = self.engine.best(step, self._scores, count)
-        before = self._scores.reshape(-1, groups, width)
-        taken = np.full((len(before), 0), -1)  # tokens of earlier groups
-        chosen = []
+        parent_scores = self._scores.reshape(-1, groups, width)
+        earlier_tokens = np.full((len(parent_scores), 0), -1)  # of earlier groups; -1: of none
+        chosen_of_groups = []
         for group in range(groups):
-            best = Best(*(part[group::groups] for part in all_groups))
-            same = (best.tokens[:, :, None] == taken[:, None]).sum(axis=2, dtype=np.float32)
-            ranks = best.log_probs - np.float32(self.options.diversity) * same
-            ranks += chosen_by(best.parents, before[:, group])[0]
+            best = Best(*(column[group::groups] for column in all_groups))
+            is_repeated = best.tokens[:, :, None] == earlier_tokens[:, None]
+            times_taken = is_repeated.sum(axis=2, dtype=np.float32)
+            ranks = best.log_probs - np.float32(self.options.diversity) * times_taken
+            ranks += chosen_by(best.parents, parent_scores[:, group])[0]
             order = descending(ranks)[:, : 2 * width]
-            ranks, *parts = chosen_by(order, ranks, *best)
-            best = Best(*parts)
-            ends = best.tokens == EOS_ID
+            ranks, *columns = chosen_by(order, ranks, *best)
+            best = Best(*columns)
+            is_eos = best.tokens == EOS_ID
             place = np.arange(order.shape[1])
-            usable = np.where(ends, place < width, np.cumsum(~ends, axis=1) <= width)
-            scores = np.where(usable & ~np.isneginf(ranks), best.scores, np.float32(-np.inf))
-            continuing = ~ends & ~np.isneginf(scores)
-            taken = np.concatenate([taken, np.where(continuing, best.tokens, -1)], axis=1)
-            chosen.append(best._replace(scores=scores))
-        stacked = (np.stack(parts, axis=1) for parts in zip(*chosen, strict=True))
-        return Best(*(part.reshape(-1, part.shape[2]) for part in stacked))
+            is_usable = np.where(is_eos, place < width, np.cumsum(~is_eos, axis=1) <= width)
+            scores = np.where(is_usable & ~np.isneginf(ranks), best.scores, np.float32(-np.inf))
+            is_continued = ~is_eos & ~np.isneginf(scores)
+            tokens = np.where(is_continued, best.tokens, -1)
+            earlier_tokens = np.concatenate([earlier_tokens, tokens], axis=1)
+            chosen_of_groups.append(best._replace(scores=scores))
+        stacked = (np.stack(columns, axis=1) for columns in zip(*chosen_of_groups, strict=True))
+        return Best(*(column.reshape(-1, column.shape[2]) for column in stacked))
 
 
 class PhraseBeam(Beam):
@@ -208,31 +217,33 @@ class PhraseBeam(Beam):
         size = self.options.beam_size
         phrases = rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
-        of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
-        places = [
+        best_of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
+        pairs = [  # rows of hypotheses, and their next tokens
             (slot * size + k, token)
             for slot, (lexical, progress) in phrases.items()
-            for k, of_hypothesis in enumerate(progress)
-            for token in lexical.advancing(of_hypothesis)
+            for k, hypothesis_progress in enumerate(progress)
+            for token in lexical.advancing(hypothesis_progress)
         ]
-        places += enumerate(of_each.tokens[:, 0].tolist())
-        of_best = best.parents + np.arange(len(best.parents))[:, None] * size
-        places += zip(of_best.ravel().tolist(), best.tokens.ravel().tolist(), strict=True)
-        rows, tokens = np.unique(np.array(places), axis=0).T
+        pairs += enumerate(best_of_each.tokens[:, 0].tolist())
+        best_rows = best.parents + np.arange(len(best.parents))[:, None] * size
+        pairs += zip(best_rows.ravel().tolist(), best.tokens.ravel().tolist(), strict=True)
+        rows, tokens = np.unique(np.array(pairs), axis=0).T  # a continuation may come three times
         log_probs = self.engine.log_probs(step, rows, tokens)
         costs = -(self._scores.ravel()[rows] + log_probs)
         for slot, (lexical, progress) in phrases.items():
             if np.isnan(best.scores[slot, 0]):
                 continue  # the search ends with an error
-            of_slot = slice(*np.searchsorted(rows, [slot * size, (slot + 1) * size]))
-            columns = costs[of_slot], rows[of_slot] - slot * size, tokens[of_slot]
+            in_slot = slice(*np.searchsorted(rows, [slot * size, (slot + 1) * size]))
+            columns = costs[in_slot], rows[in_slot] - slot * size, tokens[in_slot]
             candidates = list(map(Continuation, *(column.tolist() for column in columns)))
-            values = dict(zip(candidates, log_probs[of_slot].tolist(), strict=True))
-            chosen = chosen_from_banks(candidates, lexical, progress, size)
-            chosen += [Continuation(math.inf, 0, 0)] * (2 * size - len(chosen))
-            best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
+            log_probs_of = dict(zip(candidates, log_probs[in_slot].tolist(), strict=True))
+            continuations = chosen_from_banks(candidates, lexical, progress, size)
+            padding = [Continuation(math.inf, 0, 0)] * (2 * size - len(continuations))
+            continuations += padding
+            slot_costs, best.parents[slot], best.tokens[slot] = zip(*continuations, strict=True)
+            best.scores[slot] = slot_costs
             best.scores[slot] *= -1
-            best.log_probs[slot] = [values.get(candidate, -np.inf) for candidate in chosen]
+            best.log_probs[slot] = [log_probs_of.get(entry, -np.inf) for entry in continuations]
         return best
 
 
@@ -264,8 +275,8 @@ def chosen_from_banks(
 ) -> list[Continuation]:
     """Return the candidates that end, best first, then at most `size` others, divided among banks.
 
-    A candidate ends if it is among the `size` best that meet all tokens. Shares that a bank does
-    not use go to the banks that have met most.
+    A candidate ends if it is among the `size` best that meet all tokens. Places that a bank does
+    not fill go to the banks that have met most.
     """
     total = lexical.total
     banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
@@ -273,20 +284,23 @@ def chosen_from_banks(
     for candidate in sorted(candidates):
         if candidate.cost == math.inf:
             continue
-        if candidate.token == EOS_ID:
+        if candidate.token == EOS_ID:  # masked until all are met, unless a prefix leaves no choice
             complete.append(candidate)
             continue
         met = lexical.met(lexical.after(progress[candidate.parent], candidate.token))
         banks[met].append(candidate)
         if met == total:
             complete.append(candidate)
-    shares = [size // len(banks)] * len(banks)
-    shares[-1] += size % len(banks)
-    shares = [min(share, len(bank)) for share, bank in zip(shares, banks, strict=True)]
+    bank_sizes = [size // len(banks)] * len(banks)
+    bank_sizes[-1] += size % len(banks)
+    bank_sizes = [min(most, len(bank)) for most, bank in zip(bank_sizes, banks, strict=True)]
     for n in reversed(range(len(banks))):
-        shares[n] += min(size - sum(shares), len(banks[n]) - shares[n])
+        unused_places = size - sum(bank_sizes)
+        bank_sizes[n] += min(unused_places, len(banks[n]) - bank_sizes[n])
     continuing = [
-        candidate for share, bank in zip(shares, banks, strict=True) for candidate in bank[:share]
+        candidate
+        for bank_size, bank in zip(bank_sizes, banks, strict=True)
+        for candidate in bank[:bank_size]
     ]
-    ended = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
-    return ended + sorted(continuing)
+    ending = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
+    return ending + sorted(continuing)

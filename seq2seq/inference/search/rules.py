@@ -1,12 +1,13 @@
 """Rules on the next token: prefixes, phrases, forbidden words, n-grams, lengths, repetition.
 
-A rule owns its state, one per hypothesis, which is never changed in place. To add a rule, write its
-class here and name it in `rules_of`.
+A rule owns its state, one per hypothesis, which is never changed in place; `RuleStates` has those
+of all slots. What a sentence requires is in its request: its phrases are `lexical`. To add a rule,
+write its class here and name it in `rules_of`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 from seq2seq.inference.search.sentences import Sentence, Slots
 
 Tokens = Sequence[int] | Array
-_Required = tuple[Sentence, PhraseProgress]
 
 
 class NextTokens:
@@ -38,10 +38,10 @@ class NextTokens:
 
     def allow_only(self, tokens: Tokens) -> None:
         """Allow no tokens but these, as far as they are still allowed."""
-        places = np.asarray(tokens, np.int64)
-        before = self.allowed
+        ids = np.asarray(tokens, np.int64)
+        still_allowed = self.allowed[ids]
         self.allowed = np.zeros_like(self.allowed)
-        self.allowed[places] = before[places]
+        self.allowed[ids] = still_allowed
 
     def forbid(self, tokens: Tokens) -> None:
         """Forbid tokens."""
@@ -251,6 +251,13 @@ class ForbidWords(Rule):
             choice.unwanted_at_word_end = lambda: self.forbidden.forbidden_tokens(state, True)
 
 
+class PhraseState(NamedTuple):
+    """A sentence, whose `lexical` has its phrases, and how much of them a hypothesis has."""
+
+    sentence: Sentence
+    progress: PhraseProgress
+
+
 class RequirePhrases(Rule):
     """Phrases that a hypothesis must contain, unless its prefix leaves no choice.
 
@@ -264,15 +271,15 @@ class RequirePhrases(Rule):
         self.ngram = ngram
         self.kept_ids = kept_ids
 
-    def start(self, sentence: Sentence) -> _Required | None:
+    def start(self, sentence: Sentence) -> PhraseState | None:
         lexical = sentence.lexical
-        return (sentence, lexical.start()) if lexical.phrases else None
+        return PhraseState(sentence, lexical.start()) if lexical.phrases else None
 
-    def after(self, state: _Required, token: int) -> _Required:
+    def after(self, state: PhraseState, token: int) -> PhraseState:
         sentence, progress = state
-        return sentence, sentence.lexical.after(progress, token)
+        return PhraseState(sentence, sentence.lexical.after(progress, token))
 
-    def mask(self, state: _Required, choice: NextTokens) -> None:
+    def mask(self, state: PhraseState, choice: NextTokens) -> None:
         sentence, progress = state
         lexical = sentence.lexical
         met = lexical.met(progress)
@@ -284,27 +291,32 @@ class RequirePhrases(Rule):
             choice.forbid([EOS_ID, *sentence.marks])
         if choice.room <= 0:
             return
-        lengths = lexical.advancing(progress)
-        advancing = list(lengths)
-        missing = lexical.missing(progress)
-        begun = any(token in self.kept_ids for ids, matched in missing for token in ids[:matched])
-        if begun:  # its placeholder comes once
-            advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
+        phrase_lengths = lexical.advancing(progress)  # so far, with the token
+        advancing = list(phrase_lengths)
+        missing_phrases = lexical.missing(progress)
+        has_placeholder = any(
+            token in self.kept_ids for ids, matched in missing_phrases for token in ids[:matched]
+        )
+        if has_placeholder:  # which comes once: the phrase that it belongs to must be completed
+            advancing = [
+                token for token in advancing if lexical.met(lexical.after(progress, token)) > met
+            ]
             choice.allow_only(())
         elif progress.closed:
             choice.forbid(list(lexical.continuing))
-        choice.forbid([token for ids, _ in missing for token in ids if token in self.kept_ids])
+        phrase_tokens = [token for ids, _ in missing_phrases for token in ids]
+        choice.forbid([token for token in phrase_tokens if token in self.kept_ids])
         choice.exempt(advancing)
         choice.forbid(self._unwanted(advancing, lexical, progress, choice))
         if self.ngram:
-            inside = {token for token in advancing if lengths[token] >= self.ngram}
+            inside = {token for token in advancing if phrase_lengths[token] >= self.ngram}
             choice.repeated = [token for token in choice.repeated if token not in inside]
 
-    def missing(self, state: _Required) -> int:
+    def missing(self, state: PhraseState) -> int:
         sentence, progress = state
         return sentence.lexical.total - sentence.lexical.met(progress)
 
-    def needed(self, state: _Required) -> set[int]:
+    def needed(self, state: PhraseState) -> set[int]:
         sentence, progress = state
         return {token for ids, _ in sentence.lexical.missing(progress) for token in ids}
 
@@ -336,9 +348,10 @@ class RuleStates:
     def begin(self, slot: int, sentence: Sentence) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
-        if applied := [(rule, state) for rule, state in starts if state is not None]:
+        states = [(rule, state) for rule, state in starts if state is not None]
+        if states:
             width = self.options.beam_size // self.options.groups
-            self._states[slot] = [applied, *[None] * (width - 1)] * self.options.groups
+            self._states[slot] = [states, *[None] * (width - 1)] * self.options.groups
 
     def end(self, slots: Iterable[int]) -> None:
         """Forget the sentences of slots."""
@@ -347,31 +360,33 @@ class RuleStates:
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots and renumber these in the given order."""
-        numbers = enumerate(slots)
-        self._states = {new: self._states[old] for new, old in numbers if old in self._states}
+        self._states = {
+            number: self._states[slot] for number, slot in enumerate(slots) if slot in self._states
+        }
 
     def advance(self, tokens: Array, parents: Array, log_probs: Array) -> None:
         """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`.
 
         What has a log-probability of -inf is no hypothesis.
         """
-        for slot, states in self._states.items():
-            after = list[_States | None]()
-            parts = (part[slot].tolist() for part in (parents, tokens, log_probs))
-            for parent, token, value in zip(*parts, strict=True):
-                if (before := states[parent]) is None or value == -math.inf:
-                    after.append(None)
+        for slot, hypotheses in self._states.items():
+            extended = list[_States | None]()
+            columns = (column[slot].tolist() for column in (parents, tokens, log_probs))
+            for parent, token, log_prob in zip(*columns, strict=True):
+                states = hypotheses[parent]
+                if states is None or log_prob == -math.inf:
+                    extended.append(None)
                 else:
-                    after.append([(rule, rule.after(state, token)) for rule, state in before])
-            self._states[slot] = after
+                    extended.append([(rule, rule.after(state, token)) for rule, state in states])
+            self._states[slot] = extended
 
     def phrases(self) -> dict[int, tuple[Lexical, list[PhraseProgress]]]:
         """Return the phrases of each slot, if all require some, and the hypotheses' progress."""
         by_slot = {}
         for slot, hypotheses in self._states.items():
-            last = [None if states is None else states[-1][1] for states in hypotheses]
-            lexical: Lexical = next(filter(None, last))[0].lexical
-            progress = [lexical.start() if state is None else state[1] for state in last]
+            phrase_states = [_phrase_state(states) for states in hypotheses]
+            lexical = next(state for state in phrase_states if state).sentence.lexical
+            progress = [state.progress if state else lexical.start() for state in phrase_states]
             by_slot[slot] = lexical, progress
         return by_slot
 
@@ -390,29 +405,40 @@ class RuleStates:
             return Mask(ends)
         allowed = np.ones(step.values.shape[1], bool)
         allowed[list(self.options.forbidden_ids)] = False
-        choices, forbidden = dict[int, NextTokens](), list[Array]()  # by row
+        choices = dict[int, NextTokens]()  # by row
+        remaining = list[Array]()  # [V] of each of these rows
         for slot in self._states:
-            free = allowed.copy()
-            free[EOS_ID] &= ends[slot] != MAY_NOT_END
-            of_slot = self._choices(slot, int(limits[slot] - 1 - lengths[slot]), free)
-            remaining = [choice.remaining() for choice in of_slot.values()]
-            self.dead_ends[slot] = not np.any(remaining)
-            choices |= of_slot
-            forbidden += remaining
+            slot_allowed = allowed.copy()
+            slot_allowed[EOS_ID] &= ends[slot] != MAY_NOT_END
+            room = int(limits[slot] - 1 - lengths[slot])
+            slot_choices = self._choices(slot, room, slot_allowed)
+            slot_remaining = [choice.remaining() for choice in slot_choices.values()]
+            self.dead_ends[slot] = not np.any(slot_remaining)
+            choices |= slot_choices
+            remaining += slot_remaining
         rows = [row for row, choice in choices.items() for _ in choice.scaled]
         scaled = None
         if rows:
-            tokens = np.concatenate([np.asarray(c.scaled, np.int64) for c in choices.values()])
-            scaled = np.array(rows), tokens, self.options.repetition_penalty
-        return Mask(ends, scaled, (np.array([*choices]), ~np.stack(forbidden)))
+            tokens = [np.asarray(choice.scaled, np.int64) for choice in choices.values()]
+            scaled = np.array(rows), np.concatenate(tokens), self.options.repetition_penalty
+        return Mask(ends, scaled, (np.array([*choices]), ~np.stack(remaining)))
 
-    def _choices(self, slot: int, room: int, free: Array) -> dict[int, NextTokens]:
+    def _choices(self, slot: int, room: int, allowed: Array) -> dict[int, NextTokens]:
         """Return the next tokens of each hypothesis of a slot, by its row."""
         choices = {}
         for k, states in enumerate(self._states[slot]):
             if states is not None:
-                choices[slot * self.options.beam_size + k] = choice = NextTokens(room, free.copy())
+                choice = NextTokens(room, allowed.copy())
                 for rule, state in states:
                     rule.mask(state, choice)
                 keep_room(states, choice)
+                choices[slot * self.options.beam_size + k] = choice
         return choices
+
+
+def _phrase_state(states: _States | None) -> PhraseState | None:
+    """Return the state of the rule that requires phrases, if there is a hypothesis."""
+    if states is None:
+        return None
+    (state,) = (state for rule, state in states if isinstance(rule, RequirePhrases))
+    return PhraseState(*state)

@@ -51,6 +51,14 @@ class Selection(NamedTuple):
     is_done: Array  # [B]
 
 
+class Path(NamedTuple):
+    """Steps that led to a hypothesis, first to last."""
+
+    tokens: list[int]  # [T]
+    log_probs: list[float]  # [T], of the tokens, nats
+    hypotheses: list[int]  # [T + 1], continued by the tokens, and the last one: numbers in a slot
+
+
 class Trail:
     """Steps since a slot's oldest sentence started, numbered from the start of the search.
 
@@ -92,20 +100,26 @@ class Trail:
         path: list[Any] = self._parts[name][start - self.first : end - self.first, slot, 0].tolist()
         return path
 
-    def trace(self, slots: Array, hypotheses: Array, steps: Array, longest: int) -> list[list[Any]]:
+    def trace(self, slots: Array, hypotheses: Array, steps: Array, lengths: Array) -> list[Path]:
         """Trace M hypotheses back from their places in `slots` [M] before `steps` [M].
 
-        Returns their tokens [M, T], log-probabilities and numbers within their slots [M, T + 1],
-        aligned at their ends: what is before their starts means nothing.
+        All are traced for as many steps as the longest has, and cut to their `lengths` [M].
         """
-        back = np.arange(longest, 0, -1)[:, None]
-        places = np.maximum(steps - self.first - back, 0)  # [T, M]
+        longest = int(lengths.max(initial=0))
+        steps_back = np.arange(longest, 0, -1)[:, None]
+        places = np.maximum(steps - self.first - steps_back, 0)  # [T, M]
         rows = np.empty((longest + 1, len(slots)), np.int64)
         rows[longest] = hypotheses
         for n in reversed(range(longest)):
             rows[n] = self._parts["parents"][places[n], slots, rows[n + 1]]
-        on_path = [self._parts[name][places, slots, rows[1:]] for name in ("tokens", "log_probs")]
-        return [part.T.tolist() for part in (*on_path, rows)]
+        tokens = self._parts["tokens"][places, slots, rows[1:]].T.tolist()
+        log_probs = self._parts["log_probs"][places, slots, rows[1:]].T.tolist()
+        return [
+            Path(*(column[longest - length :] for column in columns))
+            for length, *columns in zip(
+                lengths.tolist(), tokens, log_probs, rows.T.tolist(), strict=True
+            )
+        ]
 
     def attention(self, slot: int, hypotheses: Any, start: int, width: int) -> Array | None:
         """Return the weights [T, S] of a path: of these hypotheses [T] of a slot from a step on."""
