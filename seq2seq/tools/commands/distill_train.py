@@ -91,7 +91,7 @@ def run(options: Options) -> int:
     if options.dry_run:
         return 0
     try:
-        result = distil(distillation, options.tidy, options.overwrite)
+        result = distil(distillation, options.tidy)
     except KeyboardInterrupt:
         words = [word for word in options.command_line.words if word != "--overwrite"]
         console.logger.info(f"Resume with: seq2seq {shlex.join(words)}")
@@ -137,7 +137,8 @@ def plan_table(distillation: "Distillation") -> str:
     from seq2seq.tools.distillation.costs import total_seconds
     from seq2seq.tools.distillation.runner import clock
 
-    record, expected = distillation.record, distillation.record.expected
+    record = distillation.record
+    expected = record.expected
 
     def cells(step: "Step") -> tuple[str, str, str]:
         finished = record.has_finished(step, distillation.place)
@@ -166,7 +167,8 @@ def _closing(distillation: "Distillation", result: "Result") -> list[str]:
     """Say what the result is, by how much, and how to use it."""
     from seq2seq.tools.distillation.distillation import ensembles
 
-    folder, gains = distillation.config.run_dir, result.gains()
+    folder = distillation.config.run_dir
+    gains = result.gains()
     unit = "chrF2" if result.metric == "chrf" else "BLEU"
     score = f"{unit} {result.scores[result.name][result.metric]:.1f}"
     compared = [f"{gain:+.1f} against {name}" for name, gain in gains.items()]

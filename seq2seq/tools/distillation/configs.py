@@ -28,9 +28,9 @@ def check_supported(config: Config, where: str = "") -> None:
         raise UserError(f"{key}: translated texts have no alignments. Set it to 0")
 
 
-def seeded(config: Config, run_dir: Path, further: int = 0) -> Config:
+def seeded(config: Config, run_dir: Path, seed_offset: int = 0) -> Config:
     """Return the config of a training with another run folder, and with a later seed."""
-    return config.model_copy(update={"run_dir": run_dir, "seed": config.seed + further})
+    return config.model_copy(update={"run_dir": run_dir, "seed": config.seed + seed_offset})
 
 
 def limited(config: Config, max_minutes: float | None) -> Config:

@@ -37,6 +37,7 @@ class Distillation(NamedTuple):
     plan: StepPlan
     record: Record
     jobs: int
+    overwrites: bool  # what the run folder has: another run, or a distillation
 
     @property
     def config(self) -> Config:
@@ -97,13 +98,13 @@ def prepare(
     if record is not None:
         record.check_request(keys)
         plan = plan_of(request, record.outline, place)
-        return Distillation(request, place, plan, record, jobs)
+        return Distillation(request, place, plan, record, jobs, overwrite)
     epochs = costs.measure(request, facts, place.device)
     outline = costs.outline_within(hours, request, place, epochs, jobs)
     plan = plan_of(request, outline, place)
     expected = {step.name: costs.seconds_of(step, epochs) for step in plan.steps}
     record = Record.begin(folder, keys, outline, expected)
-    return Distillation(request, place, plan, record, jobs)
+    return Distillation(request, place, plan, record, jobs, overwrite)
 
 
 def _check_apart(request: DistillationRequest, place: Workplace) -> None:
@@ -149,23 +150,20 @@ def _measured(request: DistillationRequest) -> tuple[TextFacts, DistillationRequ
     )
 
 
-def distil(
-    distillation: Distillation,
-    tidies: bool = False,
-    overwrite: bool = False,
-    start: Start | None = None,
-) -> Result:
+def distil(distillation: Distillation, tidies: bool = False, start: Start | None = None) -> Result:
     """Run what has not finished, copy the best model to the run folder, and return the result.
 
     `start` starts a command; by default as a process of its own. Raises RunError if a step fails,
     and Interrupted as a training does; the next call resumes.
     """
-    folder, place, record = distillation.config.run_dir, distillation.place, distillation.record
+    folder = distillation.config.run_dir
+    place = distillation.place
+    record = distillation.record
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(folder, wait=True)  # children of a killed call hold it until they end
     try:
-        if overwrite:
+        if distillation.overwrites:
             _clear(folder, place)
         else:
             record.take_over(Record.read(folder))
@@ -191,7 +189,9 @@ def _clear(folder: Path, place: Workplace) -> None:
 
 def _run(distillation: Distillation, start: Start) -> None:
     """Run the teachers, the students unless the teachers are too weak, and publish the best."""
-    plan, place, record = distillation.plan, distillation.place, distillation.record
+    plan = distillation.plan
+    place = distillation.place
+    record = distillation.record
     with write_errors(place.folder):
         place.folder.mkdir(exist_ok=True)
     record.write()
@@ -230,14 +230,15 @@ def begin_again_note(folder: Path) -> str:
 
 def log_plan_notes(distillation: Distillation) -> None:
     """Log what of the request does not fit into the time."""
-    most, outline = distillation.request.most, distillation.record.outline
-    missing = []
-    if outline.generations < most.generations:
+    requested = distillation.request.most
+    outline = distillation.record.outline
+    omissions = []
+    if outline.generations < requested.generations:
         kinds = {0: "students", 1: "a second generation"}
-        missing.append(kinds[outline.generations])
-    if outline.teachers < most.teachers:
-        missing.append("further teachers")
+        omissions.append(kinds[outline.generations])
+    if outline.teachers < requested.teachers:
+        omissions.append("further teachers")
     if outline.generations and not outline.has_reversed:
-        missing.append("the reversed model and back-translations")
-    if missing:
-        logger.info(f"note: {argument('hours')} leaves no time for {', '.join(missing)}")
+        omissions.append("the reversed model and back-translations")
+    if omissions:
+        logger.info(f"note: {argument('hours')} leaves no time for {', '.join(omissions)}")

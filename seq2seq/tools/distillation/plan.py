@@ -98,27 +98,32 @@ def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) ->
         config = configs.reversed_config(request.config, place.run(REVERSED))
         steps.append(Training(REVERSED, config))
     texts = _texts(request, outline, place)
-    back = list(_back_translations(texts)) if outline.has_reversed else []
-    by_ensemble = [
+    reversed_texts = texts if outline.has_reversed else []
+    back_translations = list(_back_translations(reversed_texts))
+    by_teachers = [
         *_translations(texts, teacher_names, TEACHERS),
-        *_of_back(back, teacher_names, TEACHERS, place),
+        *_of_new_sources(reversed_texts, teacher_names, TEACHERS, place),
     ]
-    alone = [
-        step for name in teacher_names for step in _translations(texts, (name,), f"{name}-alone")
+    by_one_teacher = [
+        step
+        for name in teacher_names
+        for step in _translations(texts, (name,), f"{name}-alone")
+        if len(teacher_names) > 1
     ]
-    to_train_on = [*back, *by_ensemble, *(alone if len(teacher_names) > 1 else [])]
-    steps += to_train_on
+    translations = [*back_translations, *by_teachers, *by_one_teacher]
+    steps += translations
     if outline.generations > 1:
         students = f"{STUDENT}-1", f"{STUDENT}-2"
-        steps += (_student(name, request, to_train_on, place) for name in students)
+        for seed_offset, name in enumerate(students):  # two seeds make an ensemble
+            steps.append(_student(name, request, translations, place, seed_offset))
         steps += _scorings(students, STUDENTS, valid)
         by_students = [
             *_translations(texts, students, STUDENTS),
-            *_of_back(back, students, STUDENTS, place),
+            *_of_new_sources(reversed_texts, students, STUDENTS, place),
         ]
-        to_train_on = [*back, *by_ensemble, *by_students]
+        translations = [*back_translations, *by_teachers, *by_students]
         steps += by_students
-    steps.append(_student(STUDENT, request, to_train_on, place))
+    steps.append(_student(STUDENT, request, translations, place))
     steps += _scorings((STUDENT,), "", valid)
     return StepPlan(teachers, tuple(steps))
 
@@ -147,9 +152,9 @@ def _teachers(
     for number, config in enumerate(given, start=1):
         name = f"teacher-{number}"
         yield Training(name, configs.seeded(config, place.run(name)))
-    for further in range(0 if given else outline.teachers):
-        name = f"teacher-{further + 1}" if further else PLAIN
-        config = configs.seeded(request.config, place.run(name), further)
+    for seed_offset in range(0 if given else outline.teachers):
+        name = f"teacher-{seed_offset + 1}" if seed_offset else PLAIN
+        config = configs.seeded(request.config, place.run(name), seed_offset)
         yield Training(name, configs.limited(config, outline.max_minutes))
 
 
@@ -168,7 +173,8 @@ def _texts(request: DistillationRequest, outline: Outline, place: Workplace) -> 
     texts = list[_Text]()
     sides = list(corpus_sides(request, place))
     for number, (corpus, src, tgt) in enumerate(sides, start=1):
-        suffix, size = _suffix(number, len(sides)), request.sizes[number - 1]
+        suffix = _suffix(number, len(sides))
+        size = request.sizes[number - 1]
         texts.append(_Text(suffix, src, tgt, corpus.weight, size))
     if request.monolingual is not None and outline.has_reversed:
         size = request.monolingual_size
@@ -177,11 +183,16 @@ def _texts(request: DistillationRequest, outline: Outline, place: Workplace) -> 
 
 
 def _back_translations(texts: Iterable[_Text]) -> Iterator[CorpusTranslation]:
-    """Yield translations of target lines into new sources."""
+    """Yield translations of target lines into new sources, by the reversed model."""
+    models = (REVERSED,)
     for text in texts:
-        name = f"back{text.suffix}"
-        models = (REVERSED,)
+        name = _back_translation(text)
         yield CorpusTranslation(name, BACK_TRANSLATE, models, text.tgt, text.size, text.weight)
+
+
+def _back_translation(text: _Text) -> str:
+    """Return the name of the step that translates the targets of a text into new sources."""
+    return f"back{text.suffix}"
 
 
 def _translations(
@@ -194,31 +205,30 @@ def _translations(
             yield CorpusTranslation(step, TRANSLATE, models, text.src, text.size, text.weight)
 
 
-def _of_back(
-    back: Iterable[CorpusTranslation], models: tuple[str, ...], name: str, place: Workplace
+def _of_new_sources(
+    texts: Iterable[_Text], models: tuple[str, ...], name: str, place: Workplace
 ) -> Iterator[CorpusTranslation]:
-    """Yield translations of the new sources."""
-    for step in back:
-        src, _ = place.sides(step.name)
-        size, weight, suffix = step.size, step.weight, step.name.removeprefix("back")
-        yield CorpusTranslation(
-            f"back-{name}{suffix}", TRANSLATE, models, src, size, weight, source=step.name
-        )
+    """Yield translations of the new sources of texts."""
+    for text in texts:
+        source = _back_translation(text)
+        src, _ = place.sides(source)
+        step = f"back-{name}{text.suffix}"
+        yield CorpusTranslation(step, TRANSLATE, models, src, text.size, text.weight, source)
 
 
 def _student(
-    name: str, request: DistillationRequest, made: Sequence[CorpusTranslation], place: Workplace
+    name: str,
+    request: DistillationRequest,
+    translations: Sequence[CorpusTranslation],
+    place: Workplace,
+    seed_offset: int = 0,
 ) -> Training:
-    """Return the training of a student on the pairs of the user and on translations.
-
-    The seed of `student-2` is the one after the user's.
-    """
-    epoch_size = 1 + sum(step.size for step in made)
+    """Return the training of a student on the pairs of the user and on translations."""
+    epoch_size = 1 + sum(step.size for step in translations)
     corpora = []
-    for step in made:
+    for step in translations:
         src, tgt = place.sides(step.name)
         corpora.append(Corpus(src=src, tgt=tgt, weight=step.weight))
-    further = 1 if name == f"{STUDENT}-2" else 0
-    config = configs.seeded(request.config, place.run(name), further)
+    config = configs.seeded(request.config, place.run(name), seed_offset)
     config = configs.student_config(config, corpora, epoch_size)
-    return Training(name, config, epoch_size, tuple(step.name for step in made))
+    return Training(name, config, epoch_size, tuple(step.name for step in translations))
