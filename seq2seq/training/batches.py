@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.data import batching, length_windows, padding
+from seq2seq.data import batching, guided_alignment, length_windows, padding
 from seq2seq.runtime.device import derive_seed
 from seq2seq.runtime.workers import available_cores, worker_pool
 from seq2seq.training.session import TrainingSession
@@ -136,7 +136,7 @@ def batch_of(session: TrainingSession, rows: length_windows.Rows, seed: int) -> 
     if config.training.losses.guided_alignment > 0 and data.train.links is not None:
         links = [data.train.links[i] for i in rows]
         texts = [data.train.src_texts[i] for i in rows], [data.train.tgt_texts[i] for i in rows]
-        targets = padding.alignment_targets(src, tgt, links, data.vocabularies, texts)
+        targets = guided_alignment.alignment_targets(src, tgt, links, data.vocabularies, texts)
     return padding.make_batch(src, tgt, *targets)
 
 

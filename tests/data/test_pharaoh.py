@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.padding import alignment_targets, text_words, word_numbers
+from seq2seq.data.guided_alignment import alignment_targets, text_words, word_numbers
 from seq2seq.data.pharaoh import aligned_pairs
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, words_of
