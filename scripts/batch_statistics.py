@@ -82,7 +82,7 @@ def statistics(config: Config, pairs: EncodedPairs, vocabularies: Vocabularies) 
 def real_tokens(pairs: EncodedPairs) -> int:
     """Return the tokens of both sides of all pairs, EOS included."""
     lengths = (np.asarray(side.lengths[:]) for side in (pairs.src, pairs.tgt))
-    return sum(int(each.sum()) for each in lengths) + 2 * len(pairs)
+    return sum(int(side_lengths.sum()) for side_lengths in lengths) + 2 * len(pairs)
 
 
 def share_met(before: Order, after: Order, pairs: int) -> float:

@@ -61,25 +61,27 @@ def main(arguments: Sequence[str]) -> None:
             rows.append({"part": "peers", **row})
             say(_line(row))
     if options.json is not None:
-        found = {"date": str(date.today()), "machine": machine_name(options.device), "rows": rows}
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        figures = {"date": str(date.today()), "machine": machine_name(options.device), "rows": rows}
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 def training(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Measure target tokens per second, their share of the peak, and memory."""
-    peaks = {each: isolated(matmul_gflops, each, options.device) for each in PRECISIONS}
+    peaks = {
+        precision: isolated(matmul_gflops, precision, options.device) for precision in PRECISIONS
+    }
     for precision, rate in peaks.items():
         yield {"what": f"matrix product, {precision}", "GFLOP/s": round(rate)}
     for case in _cases(options):
         for precision in PRECISIONS:
-            found = _trained(options, case, precision)
-            share = found.tokens_per_second * found.flop_per_token / peaks[precision] / 1e9
+            training = _trained(options, case, precision)
+            share = training.tokens_per_second * training.flop_per_token / peaks[precision] / 1e9
             yield {
                 "what": f"training, {case.name}, {precision}",
-                "tokens/s": round(found.tokens_per_second),
+                "tokens/s": round(training.tokens_per_second),
                 "of peak": f"{share:.0%}",
-                "MFLOP/token": round(found.flop_per_token / 1e6, 1),
-                "peak MiB": round(found.peak_mib),
+                "MFLOP/token": round(training.flop_per_token / 1e6, 1),
+                "peak MiB": round(training.peak_mib),
             }
 
 
@@ -89,14 +91,14 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
         run = _model(options, case)
         for beam in (1, 5):
             for precision in SEARCH_PRECISIONS if options.device == "cpu" else ("float32",):
-                found = _searched(options, run, beam, precision, options.device)
+                timing = _searched(options, run, beam, precision, options.device)
                 yield {
                     "what": f"search, {case.name}, beam {beam}, {precision}",
-                    "sentences/s": round(found.sentences, 1),
-                    "tokens/s": round(found.tokens),
-                    "alone, p50/p95 ms": f"{found.median_ms:.1f}/{found.p95_ms:.1f}",
-                    "load s": round(found.load_seconds, 2),
-                    "peak MiB": round(found.peak_mib),
+                    "sentences/s": round(timing.sentences, 1),
+                    "tokens/s": round(timing.tokens),
+                    "alone, p50/p95 ms": f"{timing.median_ms:.1f}/{timing.p95_ms:.1f}",
+                    "load s": round(timing.load_seconds, 2),
+                    "peak MiB": round(timing.peak_mib),
                 }
 
 
@@ -104,11 +106,11 @@ def length(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Measure training by sentence length."""
     for size in LENGTHS:
         arguments = (size, "bf16", options.device, options.seconds, options.batch_tokens)
-        found = isolated(length_cost, Case("bahdanau", tied=True), *arguments)
+        cost = isolated(length_cost, Case("bahdanau", tied=True), *arguments)
         yield {
             "what": f"training on sentences of {size} tokens",
-            "tokens/s": round(found.tokens_per_second),
-            "peak MiB": round(found.peak_mib),
+            "tokens/s": round(cost.tokens_per_second),
+            "peak MiB": round(cost.peak_mib),
         }
 
 
@@ -176,8 +178,8 @@ def _search_beside_ctranslate2(options: argparse.Namespace) -> Iterable[dict[str
     for beam in (1, 5):
         for precision in SEARCH_PRECISIONS:
             ours = _searched(options, run, beam, precision, "cpu")
-            given = sources, beam, round(ours.length), precision == "int8"
-            theirs = isolated(peers.search_ctranslate2, options.peers, *given)
+            arguments = sources, beam, round(ours.length), precision == "int8"
+            theirs = isolated(peers.search_ctranslate2, options.peers, *arguments)
             yield {
                 "what": f"search, beam {beam}, {precision}, beside {name}",
                 "their tokens/s": round(theirs.tokens),

@@ -95,10 +95,10 @@ def _read(path: Path, machine: str) -> dict[str, Row]:
     """Return the parts that a file of this machine already has."""
     if not path.exists():
         return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if found["machine"] != machine:
-        raise SystemExit(f"{path}: measured on {found['machine']}; choose another file")
-    return dict(found["parts"])
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    if figures["machine"] != machine:
+        raise SystemExit(f"{path}: measured on {figures['machine']}; choose another file")
+    return dict(figures["parts"])
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -53,7 +53,7 @@ def mixed_requests(count: int, lines: int, seed: int = 1) -> list[Request]:
     requests, position = [], 0
     for _ in range(count):
         size = 1 if generator.random() < 0.5 else generator.randint(2, _MAX_LINES)
-        numbers = [order[(position + each) % lines] for each in range(size)]
+        numbers = [order[(position + offset) % lines] for offset in range(size)]
         position += size
         form = size == 1 and generator.random() < 0.3
         path = "/translate" if form or generator.random() < 0.7 else "/v1/translate"
@@ -93,8 +93,8 @@ class Client:
         if response.status != 200:
             raise RuntimeError(f"{request.path}: {response.status} {content.decode()[:200]}")
         answer = json.loads(content)
-        found = answer["translations"] if name == "text" else answer["translatedText"]
-        return Answer(found if isinstance(found, list) else [found], seconds)
+        translations = answer["translations"] if name == "text" else answer["translatedText"]
+        return Answer(translations if isinstance(translations, list) else [translations], seconds)
 
 
 def send_all(
@@ -136,9 +136,10 @@ def differences(
 ) -> int:
     """Count lines whose answer is not the object that `seq2seq translate --json` prints."""
     return sum(
-        found != (expected[number] if request.path.startswith("/v1") else expected[number]["text"])
+        answered_line
+        != (expected[number] if request.path.startswith("/v1") else expected[number]["text"])
         for request, answer in zip(requests, answers, strict=True)
-        for number, found in zip(request.numbers, answer.lines, strict=True)
+        for number, answered_line in zip(request.numbers, answer.lines, strict=True)
     )
 
 
@@ -159,12 +160,12 @@ def running_server(run: Path, options: Sequence[str] = ()) -> Iterator[Server]:
     try:
         assert process.stderr is not None
         seen = ""
-        while (found := re.search(r"serving (http://\S+)", seen)) is None:
+        while (address := re.search(r"serving (http://\S+)", seen)) is None:
             if not (line := process.stderr.readline()):
                 raise RuntimeError(f"the server did not start: {seen}")
             seen += line
         timer.cancel()
-        yield Server(found[1], process.pid)
+        yield Server(address[1], process.pid)
     finally:
         timer.cancel()
         process.terminate()

@@ -54,8 +54,8 @@ class Errors:
         """Keep the share of a test that has run."""
         share = self._beyond if report.failed and self._beyond.value else self._within
         if report.when == "call" and share.value:
-            kept = self.approximate if "approximate" in report.keywords else self.worst
-            kept[report.nodeid] = share
+            shares = self.approximate if "approximate" in report.keywords else self.worst
+            shares[report.nodeid] = share
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for title, shares in (

@@ -201,12 +201,12 @@ def beam_search() -> None:
     ends: dict[str, tuple[float, float]] = {}
     for column, (x, hypotheses) in enumerate(zip(columns, steps, strict=True)):
         width = 66 if column < 2 else 138
-        for row, (parent, text, score, kept) in enumerate(hypotheses):
+        for row, (parent, text, score, is_kept) in enumerate(hypotheses):
             y = 120 if not column else 62 + 52 * row
-            drawing.box((x, y - 16), (width, 32), text, "pick" if kept else "")
+            drawing.box((x, y - 16), (width, 32), text, "pick" if is_kept else "")
             if column:
                 drawing.text(x + width / 2, y + 29, f"{score:.1f}", "soft")
-                kind = "strong" if kept else "dashed"
+                kind = "strong" if is_kept else "dashed"
                 drawing.line([ends[parent], (x - 2, y)], kind)
             ends[text] = x + width + 1, y
         if column:

@@ -61,7 +61,7 @@ def main() -> None:
         print(searches(options.run, lines, references))
         print(starts(options.run, exports["float32"], options.runtime))
         sizes = {name: size(path) for name, path in {"run": options.run, **exports}.items()}
-        print("model, MB:", {name: round(each / 1e6, 1) for name, each in sizes.items()})
+        print("model, MB:", {name: round(size / 1e6, 1) for name, size in sizes.items()})
     for python in dict.fromkeys([Path(sys.executable), options.runtime]):
         print(f"packages of {python}: {size(packages(python)) / 1e6:,.0f} MB")
 
@@ -75,14 +75,16 @@ def searches(run: Path, lines: Sequence[str], references: Sequence[str]) -> str:
         translators[precision] = Translator.load(run, device="cpu", int8=precision == "int8")
     rows = []
     for beam_size in BEAMS:
-        found = {name: each.translate(lines, beam_size) for name, each in translators.items()}
-        for name, each in translators.items():
-            equal, untied, attention = compare(found[name], found["torch"])
-            speed = len(lines) / min(seconds(each, lines, beam_size) for _ in range(PASSES))
-            alone = [seconds(each, [line], beam_size) for line in lines[:ALONE]]
+        translations = {
+            name: translator.translate(lines, beam_size) for name, translator in translators.items()
+        }
+        for name, translator in translators.items():
+            equal, untied, attention = compare(translations[name], translations["torch"])
+            speed = len(lines) / min(seconds(translator, lines, beam_size) for _ in range(PASSES))
+            alone = [seconds(translator, [line], beam_size) for line in lines[:ALONE]]
             bleu = float("nan")
             if references:
-                texts = [translation.text for translation in found[name]]
+                texts = [translation.text for translation in translations[name]]
                 bleu = score_by("bleu", texts, references)
             latency = 1000 * statistics.median(alone)
             rows.append([beam_size, name, f"{equal:.2%}", untied, attention, speed, latency, bleu])
@@ -107,11 +109,11 @@ def seconds(translator: Translator, lines: Sequence[str], beam_size: int) -> flo
 
 
 def compare(
-    found: Sequence[Translation], expected: Sequence[Translation]
+    translations: Sequence[Translation], expected: Sequence[Translation]
 ) -> tuple[float, int, float]:
     """Return the share of equal texts, the differences that are no tie, and that of attention."""
     equal, untied, attention = 0, 0, 0.0
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(translations, expected, strict=True):
         equal += ours.text == theirs.text
         untied += ours.text != theirs.text and abs(gap(ours, theirs)) > TIE
         if ours.tokens == theirs.tokens and ours.attention is not None:
@@ -123,7 +125,11 @@ def compare(
 def gap(ours: Translation, theirs: Translation) -> float:
     """Return the smaller of two differences: of the scores, and of the first differing tokens."""
     pairs = zip(ours.tokens, theirs.tokens, ours.log_probs, theirs.log_probs, strict=False)
-    steps = [one - other for token, wanted, one, other in pairs if token != wanted]
+    steps = [
+        log_prob - expected_log_prob
+        for token, expected_token, log_prob, expected_log_prob in pairs
+        if token != expected_token
+    ]
     return min([ours.score - theirs.score, *steps[:1]], key=abs)
 
 
@@ -154,7 +160,7 @@ def packages(python: Path) -> Path:
 
 def size(path: Path) -> int:
     """Return the bytes of all files below a folder."""
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 if __name__ == "__main__":

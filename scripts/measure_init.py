@@ -135,22 +135,22 @@ def training_files(options: argparse.Namespace, text: Text) -> list[Path]:
 
 def write_config(options: argparse.Namespace, text: Text, side: str, path: Path) -> None:
     """Write the config of a cell."""
-    own = CORPORA[text[0]]
+    corpus = CORPORA[text[0]]
     train = [file.as_posix() for file in training_files(options, text)]
-    valid = [(options.data / text[0] / name).as_posix() for name in own.valid]
+    valid = [(options.data / text[0] / name).as_posix() for name in corpus.valid]
     if side == "init":
-        languages = ("--src-lang", own.languages[0], "--tgt-lang", own.languages[1])
+        languages = ("--src-lang", corpus.languages[0], "--tgt-lang", corpus.languages[1])
         files_given = ("--train", *train, "--valid", *valid)
         seq2seq("init", path, *languages, *files_given, "--minutes", options.minutes, "--overwrite")
         return
     files = [
-        f"{{file: {each[0]}}}" if len(each) == 1 else f"{{src: {each[0]}, tgt: {each[1]}}}"
-        for each in (train, valid)
+        f"{{file: {files[0]}}}" if len(files) == 1 else f"{{src: {files[0]}, tgt: {files[1]}}}"
+        for files in (train, valid)
     ]
     lines = [
         f"name: {path.stem}",
         f"run_dir: runs/{path.stem}",
-        f"data: {{src_lang: {own.languages[0]}, tgt_lang: {own.languages[1]},"
+        f"data: {{src_lang: {corpus.languages[0]}, tgt_lang: {corpus.languages[1]},"
         f" train: {files[0]}, valid: {files[1]}}}",
     ]
     if side == "bare":
@@ -161,9 +161,9 @@ def write_config(options: argparse.Namespace, text: Text, side: str, path: Path)
         long = options.minutes >= 10
         average = 0.998 if long else 0.99
         lines += [
-            f"vocabulary: {{type: unigram, {own.vocabulary}}}",
+            f"vocabulary: {{type: unigram, {corpus.vocabulary}}}",
             LONG if long else SHORT,
-            f"training: {{batch_tokens: {own.batch_tokens}, learning_rate: 2e-3, decay: linear,"
+            f"training: {{batch_tokens: {corpus.batch_tokens}, learning_rate: 2e-3, decay: linear,"
             f" warmup_steps: 200, average: {average}, max_minutes: {options.minutes:g},"
             " precision: bf16}",
         ]
@@ -187,7 +187,7 @@ def print_table(scores: dict[str, dict[str, dict[str, object]]]) -> None:
     for row in dict.fromkeys(cell.rpartition(" ")[0] for cell in scores):
         metric = "chrf" if "enja" in row else "bleu"
         cells = (scores.get(f"{row} {side}") for side in SIDES)
-        values = ("" if each is None else f"{each[metric]['score']:.1f}" for each in cells)
+        values = ("" if cell is None else f"{cell[metric]['score']:.1f}" for cell in cells)
         print(f"| {row.replace(' ', ', ')} | {METRICS[metric]} | " + " | ".join(values) + " |")
 
 

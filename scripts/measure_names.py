@@ -101,8 +101,8 @@ def cross_validated(
     total = Score()
     for fold in range(folds):
         held = {name: stems for name, stems in rare.items() if fold_of(name, folds, seed) == fold}
-        rest = without(text, words, held)
-        total = total.plus(score(learn_names(rest.src, rest.tgt, (), listed), held))
+        known_text = without(text, words, held)
+        total = total.plus(score(learn_names(known_text.src, known_text.tgt, (), listed), held))
     return total
 
 
@@ -114,8 +114,8 @@ def fold_of(name: str, folds: int, seed: int) -> int:
 
 def without(text: Text, words: Iterable[Collection[str]], names: Mapping[str, object]) -> Text:
     """Return the text without the lines that have one of the names."""
-    kept = [n for n, line in enumerate(words) if names.keys().isdisjoint(line)]
-    return Text([text.src[n] for n in kept], [text.tgt[n] for n in kept])
+    rows = [n for n, line in enumerate(words) if names.keys().isdisjoint(line)]
+    return Text([text.src[n] for n in rows], [text.tgt[n] for n in rows])
 
 
 def score(names: Names, pairs: Mapping[str, Collection[str]]) -> Score:

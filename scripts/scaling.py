@@ -189,8 +189,8 @@ def train(
 def private_mb() -> float:
     """Return the private memory of this process; NaN without /proc."""
     status = Path("/proc/self/status")
-    found = re.search(r"RssAnon:\s+(\d+) kB", status.read_text()) if status.exists() else None
-    return int(found[1]) * 1024 / 1e6 if found else float("nan")
+    match = re.search(r"RssAnon:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(match[1]) * 1024 / 1e6 if match else float("nan")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -198,7 +198,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     from seq2seq.runtime.console import aligned_table
 
     cells = [
-        [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in ROWS.items()
+        [name, *(figure_format.format(row[key]) for row in rows)]
+        for key, (name, figure_format) in ROWS.items()
     ]
     return aligned_table(cells)
 
@@ -211,8 +212,8 @@ def _measure(part: str, config: Path, options: argparse.Namespace) -> dict[str, 
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         sys.exit(done.returncode)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
 def _measured(part: str, options: argparse.Namespace) -> dict[str, float]:

@@ -56,8 +56,8 @@ class PeerSearch(NamedTuple):
 def train(peer: Peer, scripts: Path, seconds: float) -> PeerTraining:
     """Train the tool for the given time; `search` uses the result."""
     figures, _ = _run(peer, scripts, "train", f"{seconds:.0f}")
-    speeds = [each["median"] for name, each in figures.items() if name.endswith("tgt_tok_s")]
-    peaks = [each["peak_rss_mib"] for each in figures.values() if "peak_rss_mib" in each]
+    speeds = [figure["median"] for name, figure in figures.items() if name.endswith("tgt_tok_s")]
+    peaks = [figure["peak_rss_mib"] for figure in figures.values() if "peak_rss_mib" in figure]
     if not speeds or not peaks:
         raise SystemExit(
             f"{scripts / peer.script}: {peer.name} reported no speed in {seconds:.0f} seconds. "
@@ -69,7 +69,7 @@ def train(peer: Peer, scripts: Path, seconds: float) -> PeerTraining:
 def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
     """Translate the test set with the last trained model of the tool."""
     figures, notes = _run(peer, scripts, "decode", BEAMS=str(beam), SIZES=peer.batch)
-    command = next(each["wall_s"] for name, each in figures.items() if name.endswith(".wall"))
+    command = next(figure["wall_s"] for name, figure in figures.items() if name.endswith(".wall"))
     return PeerSearch(
         _last_number(SECONDS, notes), _last_number(OUTPUT_TOKENS, notes), float(command)
     )
@@ -99,7 +99,7 @@ def search_ctranslate2(
         text = "".join(" ".join(map(str, source)) + "\n" for source in sources)
         lines.write_text(text, encoding="utf-8")
         numbers = map(str, (beam, length, torch.get_num_threads()))
-        found = subprocess.run(
+        process = subprocess.run(
             [
                 python,
                 script,
@@ -112,13 +112,14 @@ def search_ctranslate2(
             text=True,
             check=True,
         )
-    return RandomSearch(**json.loads(found.stdout))
+    return RandomSearch(**json.loads(process.stdout))
 
 
 def _last_number(pattern: re.Pattern[str], notes: list[str]) -> float | None:
     """Return the number that a pattern matches in the last matching note."""
-    found = [match for note in notes if (match := pattern.search(note))]
-    return next((float(each) for each in found[-1].groups() if each), None) if found else None
+    matches = [match for note in notes if (match := pattern.search(note))]
+    groups = matches[-1].groups() if matches else ()
+    return next((float(group) for group in groups if group), None)
 
 
 def _run(
@@ -126,15 +127,16 @@ def _run(
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Run a script; return its figures by name, and its notes."""
     script = scripts / peer.script
-    found = subprocess.run(
+    process = subprocess.run(
         ["bash", str(script), task, *peer.arguments, *more],
         env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    lines = found.stdout.splitlines()
+    lines = process.stdout.splitlines()
     figures = [json.loads(line) for line in lines if line.startswith("{")]
     if not figures:
         raise SystemExit(f"{script} {task}: printed no figure. Is {peer.name} installed?")
-    return {each["figure"]: each for each in figures}, [line for line in lines if line[:1] == "#"]
+    notes = [line for line in lines if line[:1] == "#"]
+    return {figure["figure"]: figure for figure in figures}, notes

@@ -180,14 +180,14 @@ def search_speed(name: str, precision: str, beam: int, sentences: int, device: s
     sizes = lengths(sentences, seed=4)[:, 0].tolist()
     sources = [rng.integers(FIRST_ID, MODELS[name][0], n).tolist() for n in sizes]
     options = SearchOptions(beam, return_scores=False, return_attention=False)
-    requests = [Request(*each) for each in zip(sources, sizes, strict=True)]
+    requests = [Request(*fields) for fields in zip(sources, sizes, strict=True)]
     search(engine, requests, options)
     synchronize(session.device)
     started = time.perf_counter()
-    found = search(engine, requests, options)
+    lists = search(engine, requests, options)
     synchronize(session.device)
     elapsed = time.perf_counter() - started
-    tgt = sum(len(hypotheses[0].ids) for hypotheses in found)
+    tgt = sum(len(hypotheses[0].ids) for hypotheses in lists)
     return Speed((sum(sizes) + len(sizes)) / elapsed, tgt / elapsed, 0.0, peak_mib(device))
 
 
@@ -213,9 +213,9 @@ def profile_step(name: str, precision: str, batch_tokens: int, device: str, trac
     trace.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(trace))
     kernels = [
-        each
-        for each in profiler.events() or ()
-        if str(each.device_type).endswith(chosen.type.upper())
+        event
+        for event in profiler.events() or ()
+        if str(event.device_type).endswith(chosen.type.upper())
     ]
-    busy = sum(each.self_device_time_total or each.self_cpu_time_total for each in kernels)
+    busy = sum(event.self_device_time_total or event.self_cpu_time_total for event in kernels)
     return Kernels(len(kernels), busy / 1e6, wall)

@@ -55,6 +55,7 @@ def source_ids(run: Path, source: Path) -> list[Ids]:
 def _timed(translator: Translator, lines: list[str], beam: int) -> tuple[float, int]:
     """Return the seconds that one call takes, and its output tokens."""
     started = time.perf_counter()
-    found = translator.translate(lines, beam, text_only=True)
+    translations = translator.translate(lines, beam, text_only=True)
     elapsed = time.perf_counter() - started
-    return elapsed, sum(len(each.tokens) - each.parts for each in found)  # each part ends in EOS
+    tokens = sum(len(translation.tokens) - translation.parts for translation in translations)
+    return elapsed, tokens  # without the EOS of each part

@@ -93,7 +93,7 @@ def _weights(module: nn.Module) -> int:
     count = 0
     for name, part in module.named_modules():
         if isinstance(part, RecurrentLayer):
-            count += sum(getattr(part, each).numel() for each in part.weight_names)
+            count += sum(getattr(part, name).numel() for name in part.weight_names)
         elif isinstance(part, nn.Linear) and name != "initial_hidden" and part.out_features > 1:
             count += part.weight.numel()
     return count

@@ -42,7 +42,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
         parts.append(escape(parser.description))
     parts.append(f"```text\n{_usage(parser)}\n```")
     for group in parser._action_groups:
-        actions = [each for each in group._group_actions if each.help != argparse.SUPPRESS]
+        actions = [action for action in group._group_actions if action.help != argparse.SUPPRESS]
         parts += [_definition(parser, action) for action in actions]
     if parser.epilog:
         parts.append(_epilog(parser.epilog))
@@ -62,17 +62,17 @@ def _definition(parser: argparse.ArgumentParser, action: argparse.Action) -> str
     formatter = parser._get_formatter()
     names = formatter._format_action_invocation(action).split(", ")
     text = formatter._expand_help(action) if action.help else ""
-    return ", ".join(f"`{each}`" for each in names) + f"\n:   {escape(text)}"
+    return ", ".join(f"`{name}`" for name in names) + f"\n:   {escape(text)}"
 
 
 def _epilog(text: str) -> str:
     """Return the text after the options: indented lines are commands, the others prose."""
     parts = []
     for block in text.strip().split("\n\n"):
-        head, *rest = block.splitlines()
-        if rest and all(line.startswith("  ") for line in rest):
+        head, *paragraph = block.splitlines()
+        if paragraph and all(line.startswith("  ") for line in paragraph):
             parts.append(f"{escape(head).capitalize()}\n")
-            parts.append("```bash\n" + "\n".join(line[2:] for line in rest) + "\n```\n")
+            parts.append("```bash\n" + "\n".join(line[2:] for line in paragraph) + "\n```\n")
         else:
             parts.append(escape(block) + "\n")
     return "\n".join(parts).strip()

@@ -62,8 +62,10 @@ def _row(key: str, anchors: str, described: tuple[Schema, Schema], schema: Schem
         return ""
     default = "required"
     if "default" in value:  # one that was divided into parts is complete in the section's
-        given = value["default"]
-        given = defaults.get(key, given) if isinstance(given, list) else given
-        default = f"`{given if isinstance(given, str) else json.dumps(given)}`"
+        default_value = value["default"]
+        if isinstance(default_value, list):
+            default_value = defaults.get(key, default_value)
+        text = default_value if isinstance(default_value, str) else json.dumps(default_value)
+        default = f"`{text}`"
     values = "" if section_of(value, schema) else f"<br>*{values_of(value, schema)}*"
     return f"| {anchors}`{key}` | {default} | {escape(value['description'])}{values} |"

@@ -56,10 +56,10 @@ def notebook_page(path: Path, folder: Path) -> str:
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
-        for is_text, group in itertools.groupby(cell.outputs, lambda each: "text" in each):
+        for is_text, group in itertools.groupby(cell.outputs, lambda output: "text" in output):
             outputs = list(group)
             if is_text:
-                parts.append(_fenced("".join(each.text for each in outputs)))
+                parts.append(_fenced("".join(output.text for output in outputs)))
                 continue
             picture = f"{path.stem}_files/{number}-"
             parts += [

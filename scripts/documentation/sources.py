@@ -94,7 +94,7 @@ def sources_page(docs: Path) -> str:
     parts = [_INTRODUCTION]
     for path in sorted({path for path, _ in functions}):
         parts.append(f"## `{path.relative_to(ROOT).as_posix()}`\n")
-        for name in sorted(name for other, name in functions if other == path):
+        for name in sorted(name for module_path, name in functions if module_path == path):
             code = _as_code(source_of(path, name))
             parts.append(f"### `{name}` {{ #{_anchor(path, name)} }}\n\n{code}\n")
     return "\n".join(parts)
