@@ -274,12 +274,14 @@ def check_intersection(names: Sequence[str], sizes: Sequence[int], seed: int) ->
         max_length = make_sentence(request, SearchOptions(1, **keys)).limit - 1
         possible = list(all_hypotheses(max_length))
         obeying = [ids for ids in possible if all(r.contains([*source], ids) for r in rules)]
-        for size in (len(possible), *sizes):
+        # No step has more continuations, even of hypotheses that obey no rule but the prefix.
+        exhaustive_size = sum(begins(prefix, ids) for ids in possible)
+        for size in (exhaustive_size, *sizes):
             options = SearchOptions(size, **keys)
             (hypotheses,) = search(
                 model, [[*source]], [limit], options, CPU, [prefix], lexical=[lexical]
             )
-            if size == len(possible):
+            if size == exhaustive_size:
                 check_ranking(model, [*source], hypotheses, obeying, options.length_penalty, 0)
             assert all(hypothesis.ids in obeying for hypothesis in hypotheses)
 
