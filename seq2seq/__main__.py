@@ -4,7 +4,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-CLI, TOOLS = "seq2seq.cli", "seq2seq.tools.commands"
+CLI = "seq2seq.cli"
+TOOLS = "seq2seq.tools.commands"
 GROUPS = {  # headings, and their commands with package and summary; modules have _ for -
     "start": {
         "demo": (CLI, "train, translate and evaluate on the corpora that come with the package"),

@@ -68,7 +68,8 @@ def describe_all(
 
 def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places) -> ConfigIssue:
     """Convert an error of a value to an issue at the place where the value was set."""
-    kind, value = details["type"], details["input"]
+    kind = details["type"]
+    value = details["input"]
     limits: dict[str, Any] = {
         name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         for name, limit in details.get("ctx", {}).items()

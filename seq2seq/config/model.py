@@ -156,7 +156,8 @@ class ModelConfig(Section):
     @classmethod
     def _fit_to_decoder(cls, value: object, info: ValidationInfo) -> object:
         """Fill in an unset key; refuse one that does not apply, or ignore it if set in YAML."""
-        key, earlier = str(info.field_name), info.data
+        key = str(info.field_name)
+        earlier = info.data
         if "decoder" not in earlier or _DECIDED_BY.get(key, "decoder") not in earlier:
             return value
         if value is not None:
@@ -191,7 +192,8 @@ class ModelConfig(Section):
 
 def _why_unused(key: str, value: object, earlier: dict[str, Any]) -> str | None:
     """Return why the key does not apply to this decoder and score, or None if it does."""
-    decoder, score = earlier["decoder"], earlier.get("score")
+    decoder = earlier["decoder"]
+    score = earlier.get("score")
     if decoder == "none":
         return "decoder none has no attention"
     if isinstance(value, ScoreConfig) and decoder == "bahdanau" and not value.fits_bahdanau:
@@ -205,7 +207,8 @@ def _why_unused(key: str, value: object, earlier: dict[str, Any]) -> str | None:
 
 def _model_default(key: str, earlier: dict[str, Any]) -> object:
     """Return the default of a decoder-dependent key; None if the key does not apply."""
-    decoder, score = earlier["decoder"], earlier.get("score")
+    decoder = earlier["decoder"]
+    score = earlier.get("score")
     if key == "score" and decoder != "none":
         return ScoreConfig(name="general" if decoder == "luong" else "additive")
     if key == "input_feeding":

@@ -9,14 +9,16 @@ from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
 def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     """Set the key of an override `a.b=value` or `={...}`; return its path, or raise ValueError."""
     keys, equals, text = override.partition("=")
-    path, text = tuple(keys.strip().split(".")), text.strip()
+    path = tuple(keys.strip().split("."))
+    text = text.strip()
     if not equals or not all(path):
         raise ValueError("expected section.key=value, such as model.dropout=0.2")
     section = tree
     for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:
             section[key] = {}
-        kind, below = section_at(schema, path[:depth]), section[key]
+        kind = section_at(schema, path[:depth])
+        below = section[key]
         if kind is not None and issubclass(kind, Shorthand) and below != {}:
             below = section[key] = kind.opened(below, path[depth])
         if not isinstance(below, dict):

@@ -193,7 +193,8 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
     def changed(files: _Files) -> _Files:
         return files.model_copy(update={key: change(path) for key, path in files.paths.items()})
 
-    data, vocabulary = config.data, config.vocabulary
+    data = config.data
+    vocabulary = config.vocabulary
     files = {
         "train": tuple(map(changed, data.train)),
         "valid": changed(data.valid),

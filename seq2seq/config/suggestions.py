@@ -24,7 +24,8 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
         return f"; write {name} below the section {'.'.join((*path[:-1], section))}"
     if key := lacking_space(path[-1], schema):
         return f"; a space is missing after {key}:"
-    above, name = ".".join(path[:-1]), _underscored(path[-1].rpartition(".")[2])
+    above = ".".join(path[:-1])
+    name = _underscored(path[-1].rpartition(".")[2])
     if (key := _COMMON_NAMES.get(name, "")) in ours:
         return f"; did you mean '{key}' ({ours[key]})?"
     section_keys = getattr(section_at(schema, path[:-1]), "model_fields", {})
@@ -55,7 +56,8 @@ def _names_of(schema: type[Section]) -> Iterator[str]:
 
 def suggest_override(option: str, schema: type[Section]) -> str:
     """Return a hint for an option that is a key of the config, or nothing."""
-    name, ours = _underscored(option.partition("=")[0]), dict(key_descriptions(schema))
+    name = _underscored(option.partition("=")[0])
+    ours = dict(key_descriptions(schema))
     keys = [key for key in ours if name in (key, key.rpartition(".")[2])]
     keys = keys or [key for key in [_COMMON_NAMES.get(name, "")] if key in ours]
     values = [key for key in keys if is_value(section_at(schema, tuple(key.split("."))))]

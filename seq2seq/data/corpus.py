@@ -47,7 +47,9 @@ def checksum_of_text(text: ParallelText, sizes: Sequence[int] = ()) -> str:
     """Return a checksum of all pairs, and the sizes of several corpora, whatever their files."""
     digests = []
     for lines in (text.src, text.tgt):
-        content, ends, end = hashlib.sha256(), hashlib.sha256(), 0
+        content = hashlib.sha256()
+        ends = hashlib.sha256()
+        end = 0
         for line in lines:
             encoded = line.encode()
             end += len(encoded)
@@ -68,7 +70,8 @@ def combined_checksum(digests: Sequence[str], sizes: Sequence[int] = ()) -> str:
 
 def read_pairs(files: Texts) -> ParallelText:
     """Return all pairs that `iter_pairs` yields, of all corpora of a list."""
-    src, tgt = [], []
+    src = []
+    tgt = []
     for corpus in as_list(files):
         for src_line, tgt_line in iter_pairs(corpus):
             src.append(src_line)

@@ -40,7 +40,8 @@ def alignment_targets(
     numbers = np.full((len(src), 1 + max(map(len, src))), width, np.int64)
     targets = np.zeros((len(tgt), 1 + max(map(len, tgt)), width), np.float32)
     for row, pairs in enumerate(links):
-        of_src, of_tgt = src_words[row], tgt_words[row]
+        of_src = src_words[row]
+        of_tgt = tgt_words[row]
         if of_src is None or of_tgt is None:
             continue
         numbers[row, : len(of_src)] = of_src

@@ -54,7 +54,8 @@ class Layout(NamedTuple):
     def draw(self, generator: "np.random.Generator") -> list[Rows]:
         """Return the rows of each batch, drawn at random within each window."""
         order = np.argsort(self.window + generator.random(len(self.rows)), kind="stable")
-        rows, ends = self.rows[order], self.batch_ends.tolist()
+        rows = self.rows[order]
+        ends = self.batch_ends.tolist()
         return [rows[start:end] for start, end in pairwise([0, *ends])]
 
 
@@ -145,7 +146,8 @@ def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:
 def padded_tokens(batches: Sequence[Rows], src: Rows, tgt: Rows) -> int:
     """Return the tokens of both sides of all batches, padding included."""
     sizes = np.array([*map(len, batches)])
-    rows, starts = np.concatenate(batches), np.cumsum(sizes) - sizes
+    rows = np.concatenate(batches)
+    starts = np.cumsum(sizes) - sizes
     longest = (np.maximum.reduceat(side[rows], starts) for side in (src, tgt))
     return int((sizes * sum(longest)).sum())
 
@@ -178,7 +180,9 @@ def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
 
 def _layout(rows: Rows, src: Rows, tgt: Rows, shares: Floats, batch_tokens: int) -> Layout:
     """Cut arranged rows into windows where the shares sum to 1; lengths and shares as arranged."""
-    window, batch_ends, start = np.empty_like(rows), [], 0
+    window = np.empty_like(rows)
+    batch_ends = []
+    start = 0
     for number, (end, size) in enumerate(_cuts(src, tgt, np.cumsum(shares), batch_tokens)):
         window[start:end] = number
         batch_ends.append(np.minimum(np.arange(start + size, end + size, size), end))
@@ -191,7 +195,9 @@ def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[t
 
     `filled` is the cumulative share of a window.
     """
-    start, done, count = 0, 0.0, len(src)
+    start = 0
+    done = 0.0
+    count = len(src)
     while start < count:
         end = min(count, max(start + 1, int(np.searchsorted(filled, done + 1))))
         if filled[-1] - filled[end - 1] < 0.5:
@@ -201,7 +207,8 @@ def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[t
         if end < count and end - start > size:
             end -= (end - start) % size
         yield end, size
-        start, done = end, float(filled[end - 1])
+        start = end
+        done = float(filled[end - 1])
 
 
 def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:

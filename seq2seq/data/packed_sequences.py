@@ -47,7 +47,9 @@ class PackedIds(Items[list[int]]):
     """Sequences of token ids, one behind the other: sequence i is what is before `ends[i]`."""
 
     def __init__(self, ids: NDArray[Any], ends: Ends, lengths: Lengths) -> None:
-        self.ids, self.ends, self.lengths = ids, ends, lengths
+        self.ids = ids
+        self.ends = ends
+        self.lengths = lengths
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -62,7 +64,8 @@ class PackedLines(Items[str]):
     """Lines of UTF-8 text, one behind the other: line i is what is before `ends[i]`."""
 
     def __init__(self, text: NDArray[np.uint8], ends: Ends) -> None:
-        self._text, self._ends = text, ends
+        self._text = text
+        self._ends = ends
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -85,7 +88,8 @@ class Selected(Items[Item]):
     """The items at some rows of a sequence."""
 
     def __init__(self, items: Sequence[Item], rows: NDArray[np.int64]) -> None:
-        self._items, self.rows = items, rows
+        self._items = items
+        self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)

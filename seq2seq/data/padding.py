@@ -36,19 +36,22 @@ class Batch(NamedTuple):
         Padded rows have a source of EOS alone. The predicted positions [T * B] have time first, as
         decoders lay out memory. Losses and gradients are the same but for rounding.
         """
-        (rows, width), src_width = self.tgt_in.shape, self.src.shape[1]
+        rows, width = self.tgt_in.shape
+        src_width = self.src.shape[1]
         step, row_step = _rounding(rows, width)
         all_rows, steps, positions = (
             -(-size // multiple) * multiple
             for size, multiple in ((rows, row_step), (width, step), (src_width, step))
         )
-        more_rows, more = all_rows - rows, positions - src_width
+        more_rows = all_rows - rows
+        more = positions - src_width
         src = F.pad(self.src, (0, more, 0, more_rows), value=PAD_ID)
         src[rows:, 0] = EOS_ID
         tgt_out = self.tgt_out.new_full((steps, all_rows), PAD_ID)
         tgt_out[self.tgt_positions % width, self.tgt_positions // width] = self.tgt_out
         order = torch.arange(all_rows * steps).view(all_rows, steps)
-        words, alignment = self.src_words, self.alignment
+        words = self.src_words
+        alignment = self.alignment
         if words is not None and alignment is not None:
             missing = -alignment.shape[2] % step
             words = F.pad(words, (0, more, 0, more_rows), value=alignment.shape[2] + missing)

@@ -23,7 +23,8 @@ Pair = tuple[str, str]
 
 def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]]]:
     """Yield pairs with their links, if there are any; raises UserError as `aligned_pairs` does."""
-    pairs, path = texts.iter_pairs(corpus), corpus.paths.get("alignment")
+    pairs = texts.iter_pairs(corpus)
+    path = corpus.paths.get("alignment")
     if path is None:
         return ((pair, []) for pair in pairs)
     return aligned_pairs(pairs, path, texts.source_name(corpus), corpus.tag is not None)

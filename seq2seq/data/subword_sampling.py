@@ -61,7 +61,8 @@ class SubwordSampler:
         lines = [_words(text) for text in texts]
         choices, starts = self._choices(lines, seed, numbers)
         draw = self._draw if self._symbols else self._model.draw
-        cached, sampled = self._cached.get, []
+        cached = self._cached.get
+        sampled = []
         for words, start in zip(lines, starts, strict=True):
             ids: list[int] = []
             for word in words:
@@ -244,7 +245,8 @@ class _BpeWord:
     __slots__ = ("start", "states")
 
     def __init__(self, start: "_State") -> None:
-        self.start, self.states = start, 0
+        self.start = start
+        self.states = 0
 
 
 class _State:
@@ -253,14 +255,16 @@ class _State:
     __slots__ = ("_ranks", "after", "ids", "merges", "tokens")
 
     def __init__(self, tokens: tuple[str, ...], ranks: tuple[float, ...]) -> None:
-        self.tokens, self._ranks = tokens, ranks
+        self.tokens = tokens
+        self._ranks = ranks
         self.merges = len(ranks) - ranks.count(math.inf)  # possible merges
         self.after: dict[int, _State] | None = None  # by the number of merges dropped
         self.ids: tuple[int, ...] | None = None
 
     def merged(self, dropped: int, rank_of: dict[str, float]) -> "_State":
         """Apply the best merge except `dropped` better ones; of equal ones the first is best."""
-        tokens, ranks = self.tokens, self._ranks
+        tokens = self.tokens
+        ranks = self._ranks
         order = sorted(range(len(ranks)), key=ranks.__getitem__) if dropped else ()
         n = order[dropped] if order else ranks.index(min(ranks))
         token = intern(tokens[n] + tokens[n + 1])  # one string for all states that have it
@@ -298,9 +302,11 @@ class UnigramModel:
 
     def word(self, text: str) -> Lattice:
         """Return the distribution of a word."""
-        log_sums, lattice = [0.0] * (len(text) + 1), []
+        log_sums = [0.0] * (len(text) + 1)
+        lattice = []
         for start in range(len(text) - 1, -1, -1):
-            ends, scores = [], []
+            ends = []
+            scores = []
             for end in range(start + 1, min(start + self._longest, len(text)) + 1):
                 score = self._scores.get(text[start:end])
                 if score is None and end == start + 1:
@@ -317,7 +323,8 @@ class UnigramModel:
 
     def draw(self, word: Lattice, choices: Sequence[float], start: int) -> list[int]:
         """Draw token after token, from the first character to the last."""
-        place, length = 0, len(word)
+        place = 0
+        length = len(word)
         drawn: list[int] = []
         while place < length:
             cumulative, ids, ends = word[place]

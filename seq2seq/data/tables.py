@@ -31,11 +31,13 @@ WritePair = Callable[[str, str], object]
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Yield two cells of each line, by number, or by name in line 1. Raises UserError."""
-    lines, first = iter_lines(path), 1
+    lines = iter_lines(path)
+    first = 1
     positions = as_numbers(columns or ("1", "2"))
     if positions is None:
         assert columns is not None, "named"
-        names, first = next(lines).split("\t"), 2
+        names = next(lines).split("\t")
+        first = 2
         positions = [_position(names, column, f"{path}:1") for column in columns]
     src, tgt = positions
     for number, line in enumerate(lines, start=first):
@@ -58,10 +60,14 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     another number of cells than the first.
     """
     lines = (line for text in iter_text(path) for line in io.StringIO(text, newline="\n"))
-    start, positions, above = next(lines), as_numbers(columns), 0
+    start = next(lines)
+    positions = as_numbers(columns)
+    above = 0
     delimiters = DELIMITERS
     if (named := _SEPARATOR.fullmatch(start)) is not None:
-        start, delimiters, above = next(lines, ""), named[1], 1
+        start = next(lines, "")
+        delimiters = named[1]
+        above = 1
     names, delimiter = _header(start, columns, delimiters)
     reader = csv.reader(chain([start], lines), delimiter=delimiter, strict=True)
     try:
@@ -98,7 +104,8 @@ def iter_json_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, s
 
 def _header(line: str, columns: Sequence[str], delimiters: Sequence[str]) -> tuple[list[str], str]:
     """Return the cells of the first line of a CSV, and its delimiter."""
-    positions, longest = as_numbers(columns), ([""], delimiters[0])
+    positions = as_numbers(columns)
+    longest = ([""], delimiters[0])
     for delimiter in delimiters:
         with suppress(csv.Error):  # reported when all is read
             cells = next(csv.reader([line], delimiter=delimiter), [""])

@@ -50,7 +50,9 @@ from seq2seq.text import text_files
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
 _NAMED_FILES = 4  # in the name of a folder
-_TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
+_TEXT = "text"
+_VOCABULARY = "vocabulary"
+_TOKENS = "tokens"
 RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 MAX_PAIRS_WITHOUT_WORKERS = 50_000
@@ -186,7 +188,8 @@ def cached_text(
     if len(corpora) > 1:
         sizes = tuple(counts[f"pairs.{n + 1}"] for n in range(len(corpora)))
     pairs = token_cache.open_text(entry, texts.source_name(files))
-    blank, same = counts["blank"], counts["same"]
+    blank = counts["blank"]
+    same = counts["same"]
     text = CachedText(pairs, corpora, sizes, blank, same, cache, entry, recorded)
     notes = [*_corpus_notes(corpora, sizes, text.weights), *_entry_notes(text, _TEXT, entry)]
     return text, notes
@@ -357,7 +360,8 @@ def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Ite
     with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
 
         def save(start: int) -> Path:
-            path, (pairs, rows, *sides) = Path(results, f"{start}.npy"), encode(start)
+            path = Path(results, f"{start}.npy")
+            pairs, rows, *sides = encode(start)
             with path.open("xb") as file:
                 for array in (pairs, rows, *(a for s in sides for a in (s.ids, s.ends, s.lengths))):
                     np.save(file, array, allow_pickle=False)

@@ -72,7 +72,8 @@ class Resamples:
 
     def __init__(self, sentences: int, count: int | None = None) -> None:
         """Define `count` resamples (default: RESAMPLES) of that number of sentences."""
-        self.sentences, self.count = sentences, RESAMPLES if count is None else count
+        self.sentences = sentences
+        self.count = RESAMPLES if count is None else count
         seed = seed_name()
         drawn = np.random.SeedSequence().generate_state(1)
         self._seed = int(drawn[0]) if seed == "none" else int(seed)
@@ -171,7 +172,8 @@ def deviations_over_seeds(
 def difference(baseline: SystemScores, system: SystemScores, resamples: Resamples) -> Difference:
     """Test a system against a baseline with the same seeds and resamples."""
     by_seed = np.subtract(system.scores, baseline.scores)
-    mean, spread = float(by_seed.mean()), deviation(by_seed.tolist())
+    mean = float(by_seed.mean())
+    spread = deviation(by_seed.tolist())
     if baseline.resampled is None or system.resampled is None:
         return Difference(mean, spread, None, None, None, None)
     # Resamples of fewer differences understate their spread: if each of four is in favour of one

@@ -63,7 +63,8 @@ class Segmentation(NamedTuple):
         """Return a note on references without spaces between words."""
         if self.script is None:
             return None
-        bleu, between = f"BLEU uses sacrebleu's tokenizer {self.tokenize}", "text between spaces"
+        bleu = f"BLEU uses sacrebleu's tokenizer {self.tokenize}"
+        between = "text between spaces"
         if self.tokenize in _BY_SPACES:
             char = argument("tokenize", "char")
             bleu += f", which counts {between} as one word ({char} would not)"
@@ -95,7 +96,8 @@ def segmentation_of(
     unspaced = {script: count for script, count in letters.items() if script is not None}
     if sum(unspaced.values()) < max(1, _UNSPACED_SHARE * letters.total()):
         return Segmentation(tokenize or DEFAULT_TOKENIZER)
-    han, kana = unspaced.pop("Han", 0), unspaced.pop("Kana", 0)
+    han = unspaced.pop("Han", 0)
+    kana = unspaced.pop("Kana", 0)
     if unspaced and max(unspaced.values()) > han + kana:
         return Segmentation(tokenize or "char", False, max(unspaced, key=unspaced.__getitem__))
     code = re.split("[-_]", language.lower())[0]

@@ -22,7 +22,8 @@ _LIKE = 0.05  # least likeness of lines that belong together
 _FEWEST_SHIFTED = 10  # lines
 _GRAM = 4  # characters of the n-grams by which lines are alike
 
-_SPACED, _ATTACHED = re.compile(r"\s[^\w\s](?=\s|$)"), re.compile(r"\w[^\w\s](?=\s|$)")
+_SPACED = re.compile(r"\s[^\w\s](?=\s|$)")
+_ATTACHED = re.compile(r"\w[^\w\s](?=\s|$)")
 _ENTITY = re.compile(r"&(?:\w+|#\d+|#x[0-9a-fA-F]+);")
 _QUOTATION = frozenset(QUOTES)
 _PIECE = re.compile("@@(?=\\s|$)|\u2581|\uffed")
@@ -160,7 +161,8 @@ def _likeness(
     common = total = 0
     for row in rows:
         if 0 <= row + shift < len(references):
-            ours, theirs = _grams(hypotheses[row]), _grams(references[row + shift])
+            ours = _grams(hypotheses[row])
+            theirs = _grams(references[row + shift])
             common += 2 * (ours & theirs).total()
             total += ours.total() + theirs.total()
     return common / total if total else 0.0

@@ -148,7 +148,8 @@ def _encoded(
 def _scored_line(loaded: LoadedModel, pair: _EncodedPair, log_probs: list[float]) -> ScoredLine:
     total = total_of(log_probs)
     norm = length_penalty(np.array(len(log_probs)), loaded.decoding.length_penalty)
-    (src, tgt, names), (src_ids, tgt_ids) = loaded.vocabularies, pair.ids
+    src, tgt, names = loaded.vocabularies
+    src_ids, tgt_ids = pair.ids
     spelled = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),

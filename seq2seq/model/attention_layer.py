@@ -67,7 +67,8 @@ class AttentionLayer(nn.Module):
 
     def initial_attention_state(self, encoded: EncoderOutput) -> AttentionState:
         """Return zero coverage and target position 0, each None if unused."""
-        pad_mask, dtype = encoded.pad_mask, encoded.cell.dtype
+        pad_mask = encoded.pad_mask
+        dtype = encoded.cell.dtype
         coverage = position = None
         if self.coverage is not None:
             coverage = torch.zeros_like(encoded.outputs[..., 0], dtype=dtype)  # [B, S]
@@ -79,8 +80,10 @@ class AttentionLayer(nn.Module):
         """Attend with the queries [N, Q] of N = B * K hypotheses."""
         batch = memory.keys.shape[0]
         queries = query.reshape(batch, -1, int(query.shape[-1]))  # [B, K, Q]; a constant of graphs
-        keys, window_weights = memory.keys, None
-        coverage, position = state.coverage, state.position
+        keys = memory.keys
+        window_weights = None
+        coverage = state.coverage
+        position = state.position
         if self.coverage is not None:
             assert coverage is not None, "set by initial_attention_state"
             by_sentence = coverage.reshape(batch, -1, coverage.shape[-1])  # [B, K, S]

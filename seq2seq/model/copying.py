@@ -32,7 +32,8 @@ class CopyOutputs(NamedTuple):
         log_probs = log_probs + (gate.clamp(max=0) - log_sum)  # log g p
         generated = log_probs.gather(1, self.src)  # [N, S]
         copied = (-gate).clamp(max=0) - log_sum + self.mass.to(log_probs.dtype).log()
-        larger, difference = torch.maximum(generated, copied), (generated - copied).abs()
+        larger = torch.maximum(generated, copied)
+        difference = (generated - copied).abs()
         mixed = larger + (-difference).exp().log1p()  # `generated` where no mass is
         return log_probs.scatter_reduce(1, self.src, mixed, "amax")
 
@@ -117,7 +118,8 @@ class Copying(nn.Module):
         """Return r_t of all steps [B, T, S], given outputs [B, T, R] and last ids [B, T]."""
         logits = _product(outputs, self.continuation)  # [B, T]
         weights = attention_weights.to(logits.dtype)
-        shares, continued = torch.zeros_like(weights[:, 0]), []
+        shares = torch.zeros_like(weights[:, 0])
+        continued = []
         for t, ids in enumerate(tgt_in.unbind(1)):
             continued.append(continuation(shares, ids, positions.src))
             shares = self._shares(logits[:, t], weights[:, t], continued[-1], positions)

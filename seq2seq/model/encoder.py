@@ -64,7 +64,9 @@ class Encoder(nn.Module):
         positions = torch.arange(inputs.shape[1], device=inputs.device)
         pad_mask = positions >= src_lengths[:, None]  # [B, S]
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)  # [B, S]
-        outputs, states, below = inputs, [], None
+        outputs = inputs
+        states = []
+        below = None
         for layers in zip(*self.directions, strict=True):
             ends = []
             for layer, is_reversed in zip(layers, self.reversed, strict=True):

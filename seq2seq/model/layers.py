@@ -39,9 +39,11 @@ def weight_gradient(grads: Tensor, inputs: Tensor) -> Tensor:
 
     The rows are padded as in `linear`.
     """
-    left, right = grads.flatten(0, -2), inputs.flatten(0, -2)
+    left = grads.flatten(0, -2)
+    right = inputs.flatten(0, -2)
     if left.device.type == "cpu" and left.dtype.itemsize == 2 and len(left) >= PRODUCT_ROWS:
-        left, right = pad_rows(left, PRODUCT_ROWS), pad_rows(right, PRODUCT_ROWS)
+        left = pad_rows(left, PRODUCT_ROWS)
+        right = pad_rows(right, PRODUCT_ROWS)
     return left.t() @ right
 
 
@@ -152,7 +154,8 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (grad,), (result,) = grads, ctx.saved_tensors
+        (grad,) = grads
+        (result,) = ctx.saved_tensors
         return torch.addcmul(grad, grad * result, result, value=-1)  # grad * (1 - tanh^2)
 
 

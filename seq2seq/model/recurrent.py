@@ -42,7 +42,8 @@ class RecurrentLayer(nn.Module):
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return all hidden states [B, T, H] and cells [B, T, *] of inputs [B, T, *]."""
-        hiddens, cells = [], []
+        hiddens = []
+        cells = []
         for gates in self.gates(inputs).unbind(1):
             hidden, cell = self.step(gates, hidden, cell)
             hiddens.append(hidden)
@@ -164,7 +165,8 @@ class NormedLSTMLayer(LSTMLayer):
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         normed = self.input_norm(self.gates(inputs.transpose(0, 1)).to(cell.dtype))  # [T, B, 4H]
-        hiddens, cells = [], []
+        hiddens = []
+        cells = []
         for gates in normed:
             hidden, cell = self._step(gates, hidden, cell)
             hiddens.append(hidden)

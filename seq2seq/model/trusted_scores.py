@@ -28,7 +28,8 @@ def trusted_scores(scores: Iterable[str | type]) -> Iterator[list[str | type]]:
     expected = "classes, or names such as ['my_scores:Cosine']"
     if isinstance(scores, str | type):
         raise TypeError(f"scores: must be a list of {expected}, not {scores!r}")
-    listed, trusted = [*scores], dict[str, type | None](_trusted.get())
+    listed = [*scores]
+    trusted = dict[str, type | None](_trusted.get())
     for score in listed:
         if isinstance(score, type):
             trusted[f"{score.__module__}:{score.__name__}"] = score

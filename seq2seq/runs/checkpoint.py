@@ -170,7 +170,8 @@ def read_warm_start(folder: Path, config: Config) -> LoadedRun:
         lines = ["its weights do not fit the config; set these keys to its values:"]
         lines += [f"  {change}" for change in changes]
         raise errors.UserError(*lines, argument="init_from", value=folder)
-    checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
+    checksums = vocabulary.checksums_of(run.vocabularies)
+    sampling = config.vocabulary.sampling
     vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
     return replace(run, vocabularies=vocabularies)
 

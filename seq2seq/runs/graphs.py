@@ -85,7 +85,8 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     runs = [stored_run(path) for path in folders]
     check_runs(runs)
     vocabulary_size = len(runs[0].vocabularies.tgt)
-    models, files = [], {engine_folder.TOPK: topk_graph(vocabulary_size).content()}
+    models = []
+    files = {engine_folder.TOPK: topk_graph(vocabulary_size).content()}
     for number, run in enumerate(runs, 1):
         graphs = from_graphs(run, quantized if int8 else GraphFiles._make)
         if graphs is None:

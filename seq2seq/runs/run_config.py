@@ -103,7 +103,8 @@ def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
 
 def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
     """Read a run, and what `read` returns beside the header of weights; raises UserError."""
-    config, path = read_config(folder), folder / name
+    config = read_config(folder)
+    path = folder / name
     check_exists(path)
     with layout.with_recovery_hint(path):
         header, tensors = read(path)
@@ -112,7 +113,8 @@ def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
         if SOURCE in header:
             source = tensor_file.read_record(SourceProfile, header, SOURCE, path)
         with header_errors(path):
-            step, checksum = int(header["step"]), str(header["tensors"])
+            step = int(header["step"])
+            checksum = str(header["tensors"])
         check_model_keys(path, header, config, folder / layout.CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / layout.VOCABULARY)
     return StoredRun(path, step, checksum, config, vocabularies, limit, source), tensors

@@ -86,7 +86,8 @@ def _check_files(folder: Path) -> None:
     trusted = {os.geteuid(), 0, folder.stat().st_uid} if folder.is_dir() else set()
     for name in layout.existing(folder, layout.RESERVED):
         is_folder = name in (layout.VOCABULARY, layout.TENSORBOARD, layout.ENGINE)
-        path, plain = folder / name, Path.is_dir if is_folder else Path.is_file
+        path = folder / name
+        plain = Path.is_dir if is_folder else Path.is_file
         if path.exists() and not path.is_symlink() and not plain(path):
             raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
         if (owner := path.lstat().st_uid) not in trusted:
@@ -222,7 +223,8 @@ def check_config(config: Config, path: Path, header: run_config.Header) -> None:
 
 def read_saved_metrics(folder: Path, progress: Counters) -> tuple[list[bytes], str | None]:
     """Return the lines of metrics.jsonl that a state counts, and what is lost. Raises OSError."""
-    lines, counted = metrics_file.raw_lines(folder / layout.METRICS), progress.metrics_lines
+    lines = metrics_file.raw_lines(folder / layout.METRICS)
+    counted = progress.metrics_lines
     count = metrics_file.LineCount(lines[:counted])
     if (count.lines, count.checksum) == (counted, progress.metrics_checksum):
         return lines[:counted], None

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, Tensor]
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
-_METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
-_FORMAT, _VERSION = "format", "version"
+_METADATA = "seq2seq"
+_CHECKSUM = "checksum"
+_TENSORS = "tensors"
+_FORMAT = "format"
+_VERSION = "version"
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 

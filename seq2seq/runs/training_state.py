@@ -72,7 +72,8 @@ class Progress(Counters):
     def from_header(cls, header: Header, path: Path) -> "Progress":
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with tensor_file.header_errors(path):
-            progress, recorded = run_folder.read_counters(cls, header, path), header["progress"]
+            progress = run_folder.read_counters(cls, header, path)
+            recorded = header["progress"]
             objective, nll, tokens = map(float, recorded["losses"])
             scale, streak = map(float, recorded.get("loss_scale", [INITIAL_LOSS_SCALE, 0]))
             progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
@@ -145,8 +146,10 @@ def recorded_source(state: TrainingState) -> SourceProfile | None:
 
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:
     """Copy a state into the tensors of a training, and release it; raises UserError for others."""
-    path, tensors = state.path, state.tensors
-    stored, weights = layout.model_tensors(tensors), _weights_of(into)
+    path = state.path
+    tensors = state.tensors
+    stored = layout.model_tensors(tensors)
+    weights = _weights_of(into)
     tensor_file.check_shapes(path, stored, weights)
     moments: dict[str, dict[str, Tensor]] = {name: {} for name in into.weights}
     for key in (key for key in tensors if key not in stored):

@@ -54,7 +54,8 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message as one line; work continues if the reader of stderr is gone."""
-        text, stream = one_line(self.format(record)), sys.stdout if in_notebook() else sys.stderr
+        text = one_line(self.format(record))
+        stream = sys.stdout if in_notebook() else sys.stderr
         with suppress(OSError):
             _print(text, stream)
 

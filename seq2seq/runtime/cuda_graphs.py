@@ -30,7 +30,8 @@ class Graphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._captures = device, device.type == "cuda"
+        self._device = device
+        self._captures = device.type == "cuda"
         self._seen: set[Hashable] = set()
         self._captured: dict[Hashable, _Captured] = {}
         self._pool: Any = None
@@ -62,7 +63,8 @@ class Graphs:
             torch.cuda.synchronize(self._device)
         self._captured.clear()
         self._seen.clear()
-        self._pool, self._reserved = None, 0
+        self._pool = None
+        self._reserved = 0
 
     def _capture(
         self, key: Hashable, function: Callable[..., Any], inputs: Sequence[Tensor]
@@ -92,7 +94,8 @@ class Graphs:
         if self._pool is None:
             self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
         statics = [_copied(tensor, self._device) for tensor in inputs]
-        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        graph = torch.cuda.CUDAGraph()
+        current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool)
@@ -107,7 +110,8 @@ class Graphs:
         return _Captured(statics, graph, outputs)
 
     def _stop(self, reason: str) -> None:
-        self._captures, self.note = False, reason
+        self._captures = False
+        self.note = reason
 
 
 def _copied(tensor: Tensor, device: torch.device) -> Tensor:

@@ -140,7 +140,8 @@ def tensor_cores_for_lstm(device: torch.device, precision: str) -> Iterator[None
     Where TF32 is off, as after `choose_device`, torch also forbids them for bf16. No float32 LSTM
     may run meanwhile: it would round to TF32.
     """
-    cudnn, allowed = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
+    cudnn = torch.backends.cudnn
+    allowed = torch.backends.cudnn.allow_tf32
     if device.type == "cuda" and precision != "float32":
         cudnn.allow_tf32 = True
     try:
@@ -170,7 +171,8 @@ def deterministic(device: torch.device, reproducible: bool | None = None) -> Ite
     fills = memory.fill_uninitialized_memory
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     torch.use_deterministic_algorithms(True)
-    cudnn.deterministic, cudnn.benchmark = True, False
+    cudnn.deterministic = True
+    cudnn.benchmark = False
     memory.fill_uninitialized_memory = False  # never read: filling it only costs time
     try:
         yield
@@ -239,7 +241,8 @@ def trim_memory() -> None:
 def _find(name: str) -> torch.device:
     if name == "cpu":  # asks no driver: CUDA would not work in processes forked afterwards
         return torch.device(name)
-    count, missing = torch.cuda.device_count(), ""
+    count = torch.cuda.device_count()
+    missing = ""
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
     valid = re.fullmatch("cpu|mps|cuda(?::(0|[1-9][0-9]*))?", name)

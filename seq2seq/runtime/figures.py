@@ -93,7 +93,9 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     """Return the content of a PNG, SVG or PDF file, equal for equal figures, and notes on it."""
     import matplotlib
 
-    buffer, notes, dpi = BytesIO(), list[str](), float(DPI)
+    buffer = BytesIO()
+    notes = list[str]()
+    dpi = float(DPI)
     with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
         if suffix == ".png":
             width, height = figure.get_size_inches()  # matplotlib fails at 65,536 pixels
@@ -205,7 +207,8 @@ def bar_chart(
     ticks = [f"{label}\n{count:,}" for label, count in groups]
     figure, axes = _new_axes(Axes(title, x_label, "", ticks))
     axes.grid(False)  # the bars have their values
-    width, places = 0.7 / len(bars), range(len(groups))
+    width = 0.7 / len(bars)
+    places = range(len(groups))
     for index, (name, values) in enumerate(bars.items()):
         shift = (index - (len(bars) - 1) / 2) * width
         lefts = [place + shift for place in places]

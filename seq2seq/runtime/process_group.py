@@ -26,8 +26,11 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
 _POLL = 0.1  # seconds between checks of whether the main process is ready
 # Keys of torchrun's store, and values of the first.
-_MAIN, _REPORTER = "seq2seq/main", "seq2seq/reporter"
-_READY, _REFUSED, _FAILED = "ready", "refused", "failed"
+_MAIN = "seq2seq/main"
+_REPORTER = "seq2seq/reporter"
+_READY = "ready"
+_REFUSED = "refused"
+_FAILED = "failed"
 _LOST = (RuntimeError, ValueError, OSError)  # raised if the store is gone
 
 
@@ -36,7 +39,9 @@ class ProcessGroup:
 
     def __init__(self, rank: int = 0, size: int = 1, store: "Store | None" = None) -> None:
         """`store` is torchrun's key-value store, with keys of this training alone."""
-        self.rank, self.size, self._store = rank, size, store
+        self.rank = rank
+        self.size = size
+        self._store = store
         self.is_main = rank == 0  # the main process writes and reports
 
     def share(self, items: Items) -> Items:

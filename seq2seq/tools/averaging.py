@@ -46,7 +46,8 @@ def average(  # noqa: PLR0913
     paths = select_checkpoints(runs, last)
     check_destination(folder, paths, overwrite)
     checkpoints = load_checkpoints(paths, choose_device(device))
-    valid, notes = None, []
+    valid = None
+    notes = []
     try:
         valid = read_pairs(checkpoints[0].config.data.valid)
         usable(valid)  # raises if no pair has text
@@ -76,7 +77,8 @@ def average(  # noqa: PLR0913
 
 
 def _bleu(run: LoadedRun, valid: ParallelText) -> float:
-    device, config = next(run.model.parameters()).device, run.config
+    device = next(run.model.parameters()).device
+    config = run.config
     settings = config.decoding, config.data.max_length, device, run.source
     engine = TorchEngine(run.model.eval(), device)
     translator = Translator(LoadedModel(engine, run.vocabularies, run.limit, *settings))
@@ -109,7 +111,8 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
     run_config.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
         raise UserError(_TOO_FEW, argument="last", value=1)
-    snapshots, count = layout.snapshots(run), max(2, last or 0)
+    snapshots = layout.snapshots(run)
+    count = max(2, last or 0)
     if len(snapshots) < count:
         text = f"too few snapshots (step-N.safetensors): {len(snapshots)} of {count}"
         raise UserError(f"{run}: {text}; train with training.keep, or name several runs")
@@ -143,7 +146,8 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
     # All of them at once: training may remove its snapshots meanwhile.
     runs = [checkpoint.load_model(path.parent, device, path.name) for path in paths]
     check_fit([run.path for run in runs], [run.vocabulary_and_direction() for run in runs])
-    first, same = runs[0], dict[str, Path]()
+    first = runs[0]
+    same = dict[str, Path]()
     for run in runs:
         changes = changed_keys(first.config, run.config)
         if changes := that_change_weights(changes, run.config, ("model.",)):
@@ -186,7 +190,8 @@ def save_average(
     Nothing is left if it cannot be written. Raises UserError if another process wrote there since.
     """
     first = with_joined_profile(checkpoints)
-    vocabularies, config = first.vocabularies, first.config
+    vocabularies = first.vocabularies
+    config = first.config
     provenance = provenance_of(config, vocabularies, model_keys_only=True)
     provenance["averaged"] = [
         {"path": str(run.path), "step": run.step, "tensors": run.checksum} for run in checkpoints

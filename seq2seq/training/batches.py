@@ -63,8 +63,10 @@ class StepBatches:
 
         They are on the CPU, and valid until the next ones are asked for.
         """
-        session, ahead = self._session, deque[Future[list[_Layout] | None]]()
-        accumulate, epoch = session.config.training.accumulate, session.progress.epoch
+        session = self._session
+        ahead = deque[Future[list[_Layout] | None]]()
+        accumulate = session.config.training.accumulate
+        epoch = session.progress.epoch
         numbers = iter(range(len(starts)))
         try:
             for number, start in enumerate(starts):
@@ -79,7 +81,8 @@ class StepBatches:
                     layouts = ahead.popleft().result() if self._pool is not None else None
                 except (BrokenProcessPool, MemoryError):  # a worker is lost
                     self._stack.close()  # end the others: the pool would wait for them, busily
-                    self._pool, self.note = None, _NOTE
+                    self._pool = None
+                    self.note = _NOTE
                 if layouts is None:
                     yield own_batches(session, order[start : start + accumulate], epoch)
                 else:
@@ -119,7 +122,8 @@ def own_batches(
 
 def batch_of(session: TrainingSession, rows: length_windows.Rows, seed: int) -> padding.Batch:
     """Return the pairs `rows`, sampled and with invented names if configured."""
-    config, data = session.config, session.data
+    config = session.config
+    data = session.data
     targets: tuple[Tensor, ...] = ()
     if config.vocabulary.sampling > 0 or config.vocabulary.invented_names > 0:
         src, tgt = batching.sampled_pairs(
@@ -132,7 +136,8 @@ def batch_of(session: TrainingSession, rows: length_windows.Rows, seed: int) -> 
             inventor=session.inventor,
         )
     else:
-        src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
+        src = [data.train.src[i] for i in rows]
+        tgt = [data.train.tgt[i] for i in rows]
     if config.training.losses.guided_alignment > 0 and data.train.links is not None:
         links = [data.train.links[i] for i in rows]
         texts = [data.train.src_texts[i] for i in rows], [data.train.tgt_texts[i] for i in rows]
@@ -165,7 +170,9 @@ _shared: list[tuple[TrainingSession, list[mmap.mmap]]] = []  # in a worker
 def _make(place: int, rows: Sequence[length_windows.Rows], epoch: int) -> list[_Layout] | None:
     """Write the batches of a step to a slot; return None if they do not fit in it."""
     session, slots = _shared[-1]
-    layouts, offset, slot = [], 0, slots[place]
+    layouts = []
+    offset = 0
+    slot = slots[place]
     for batch in own_batches(session, rows, epoch):
         fields: _Layout = []
         for part in batch:

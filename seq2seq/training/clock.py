@@ -17,7 +17,8 @@ class Clock:
         self, before: float, last_step: int | None = None, max_minutes: float | None = None
     ) -> None:
         """Start with the seconds trained by earlier processes, and with limits of training."""
-        self.last_step, self._max_minutes = last_step, max_minutes
+        self.last_step = last_step
+        self._max_minutes = max_minutes
         self._began = time.monotonic() - before
         self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
@@ -44,7 +45,8 @@ class Clock:
         """Estimate the remaining time at a step by the steps of this process; None before any."""
         if not self.steps:
             return None
-        ends, per_step = [], (time.monotonic() - self._process_began) / self.steps
+        ends = []
+        per_step = (time.monotonic() - self._process_began) / self.steps
         if self.last_step is not None:
             ends.append(TimeLeft(per_step * (self.last_step - step), self.last_step, True))
         if self._max_minutes is not None:
@@ -56,7 +58,8 @@ class Clock:
         """Return the target tokens per second since the last call."""
         now = time.monotonic()
         speed = self._tokens / max(now - self._window, 1e-9)
-        self._window, self._tokens = now, 0
+        self._window = now
+        self._tokens = 0
         self._best_speed = max(self._best_speed, speed)
         return speed
 

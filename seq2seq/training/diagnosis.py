@@ -14,7 +14,8 @@ from seq2seq.training.stopping import raise_limits
 
 MIN_LINES = 8  # too few lines to judge below
 FEW_STEPS = 500  # too few for attention, as a rule
-NO_BLEU, LOW_BLEU = 2.0, 10.0
+NO_BLEU = 2.0
+LOW_BLEU = 10.0
 _LOOP = re.compile(r"(.{2,40}?)\1{3,}")  # four repetitions in a row
 
 Metrics = Sequence[Mapping[str, float]]  # the lines of metrics.jsonl
@@ -74,7 +75,8 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
         text = f"the last validation's translations are too {'short' if ratio < 1 else 'long'}"
         cause = early or "compare training and validation text (seq2seq check)"
         yield f"{text}, {ratio:.2f} times as long as the references: {cause}"
-    bleus, losses = _series(metrics, "valid_bleu"), _series(metrics, "valid_loss")
+    bleus = _series(metrics, "valid_bleu")
+    losses = _series(metrics, "valid_loss")
     if bleus and losses and max(bleus) < NO_BLEU:
         learns = f"the loss fell from {losses[0]:.2f} to {losses[-1]:.2f}; {longer}, or check that"
         cause = learns if losses[-1] < 0.9 * losses[0] else "the loss has hardly fallen; check that"

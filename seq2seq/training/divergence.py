@@ -35,8 +35,12 @@ def log_skipped(session: TrainingSession, reporter: Reporter) -> None:
 
 def describe_batch(session: TrainingSession, step: int) -> str:
     """Describe the batches of a step by their size and the start of the first source."""
-    progress, config, train = session.progress, session.config, session.data.train
-    settings, accumulate, epoch = config.training, config.training.accumulate, progress.epoch
+    progress = session.progress
+    config = session.config
+    train = session.data.train
+    settings = config.training
+    accumulate = config.training.accumulate
+    epoch = progress.epoch
     order = EpochOrder(train, settings.batch_tokens, config.seed, epoch)
     number = -(-progress.batch // accumulate) - 1 - (progress.step - step)
     while number < 0:  # in the epoch before; those of weighted corpora differ in length
@@ -70,8 +74,10 @@ def loss_fault(name: str, loss: float) -> str | None:
 
 def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     """Return to the last state at half the rate; raises TrainingFailed if that has not helped."""
-    progress, folder = session.progress, session.config.run_dir
-    factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
+    progress = session.progress
+    folder = session.config.run_dir
+    factor = progress.rate_factor / 2
+    fault = f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:
         text = f"{fault}, also at {progress.rate_factor:g} of the learning rate."
         raise errors.TrainingFailed(f"{text} Lower training.learning_rate or training.clip_norm")
@@ -82,7 +88,8 @@ def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     notes = restore(session, state)
     progress = session.progress
     progress.skipped.zero_()
-    progress.skipped_in_a_row, progress.rate_factor = 0, factor
+    progress.skipped_in_a_row = 0
+    progress.rate_factor = factor
     reporter.roll_back(progress.step)
     reporter.log(f"{fault}: back to step {progress.step}, with {factor:g} of the learning rate")
     for note in notes:

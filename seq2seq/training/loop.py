@@ -45,7 +45,8 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, signal_number: int, done: bool = False) -> None:
         super().__init__()
-        self.signal_number, self.done = signal_number, done
+        self.signal_number = signal_number
+        self.done = done
 
 
 def check_is_config(config: object) -> None:
@@ -66,7 +67,8 @@ def train(  # noqa: PLR0913
 ) -> Path:
     """Train a model and return the run folder; see `trained_run.train`, which users call."""
     check_is_config(config)
-    init_from, callbacks = None if init_from is None else Path(init_from), [*callbacks]
+    init_from = None if init_from is None else Path(init_from)
+    callbacks = [*callbacks]
     with nullcontext() if quiet else console(), process_group() as group, restored_threads():
         chosen = choose_device(group.device_for(str(device)))
         with deterministic(chosen):  # set before CUDA starts
@@ -106,7 +108,8 @@ def _set_up(
     """Set up the run in the main process, then load it in the others; return notes for the log."""
     if opened is None:
         group.wait_for_main()
-        session, notes = join_run(config, device, group), list[str]()
+        session = join_run(config, device, group)
+        notes = list[str]()
     else:
         session, notes = prepare(config, device, opened, init_from, group)
         if group.size > 1:
@@ -123,7 +126,8 @@ def _train(
     session: TrainingSession, notes: Sequence[str], warm_start: bool, callbacks: Sequence[Callback]
 ) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
-    config, began = session.config, session.progress.step
+    config = session.config
+    began = session.progress.step
     last_step = stopping.last_step_of(config, session.data.train)
     reporter = Reporter()
     if session.run.group.is_main:
@@ -152,7 +156,8 @@ def _train(
         save(session, reporter, clock)
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
-        valid, metrics = session.data.valid, reporter.read_metrics()
+        valid = session.data.valid
+        metrics = reporter.read_metrics()
         last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, limit)
         for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
@@ -166,7 +171,8 @@ def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -
     """Validate weights that are not trained further; raises TrainingFailed if they diverged."""
     if (fault := validate(session, reporter, clock)) is None:
         return
-    progress, path = session.progress, session.config.run_dir / BEST
+    progress = session.progress
+    path = session.config.run_dir / BEST
     best = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
     raise TrainingFailed(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
 
@@ -175,7 +181,9 @@ def train_epoch(
     session: TrainingSession, reporter: Reporter, batches: StepBatches, clock: Clock, sync: StopSync
 ) -> None:
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
-    config, settings, progress = session.config, session.config.training, session.progress
+    config = session.config
+    settings = session.config.training
+    progress = session.progress
     order = EpochOrder(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
     starts = range(progress.batch, len(order), settings.accumulate)
     for start, made in zip(starts, batches.of_steps(order, starts), strict=True):
@@ -198,7 +206,8 @@ def train_epoch(
         reporter.advance(progress.step)
         if reporter.bar_is_due():
             show(session, reporter, clock)
-        fault, interval = None, settings.validate_every
+        fault = None
+        interval = settings.validate_every
         is_due = progress.step % interval == 0 if interval else progress.batch == len(order)
         if progress.step % settings.log_every == 0:
             fault = divergence(session, report(session, reporter, clock, rate))
@@ -217,7 +226,8 @@ def train_epoch(
             raise Interrupted(sync.stops[0])
         if met_limit(settings, progress, sync.seconds) is not None:
             return
-    progress.epoch, progress.batch = progress.epoch + 1, 0
+    progress.epoch = progress.epoch + 1
+    progress.batch = 0
 
 
 def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> None:
@@ -232,7 +242,8 @@ def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> N
 
 def save_due(session: TrainingSession, clock: Clock) -> bool:
     """Return whether save_every minutes have passed; not while steps are skipped."""
-    interval, progress = session.config.training.save_every, session.progress
+    interval = session.config.training.save_every
+    progress = session.progress
     if interval is None or clock.seconds - clock.saved_seconds < 60 * interval:
         return False
     return not progress.skipped_in_a_row and not progress.skipped_steps()
@@ -244,7 +255,8 @@ def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: flo
     log_skipped(session, reporter)
     objective, nll, tokens = progress.losses.tolist()
     progress.losses.zero_()
-    figures, losses = {}, "all steps skipped"
+    figures = {}
+    losses = "all steps skipped"
     if tokens:
         figures = {"train_loss": nll / tokens, "train_objective": objective / tokens}
         loss, aim = (fixed(figures[key], 2) for key in ("train_loss", "train_objective"))
@@ -263,7 +275,8 @@ def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: flo
 
 def show(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Show step, current loss, speed and remaining time on a terminal."""
-    progress, settings = session.progress, session.config.training
+    progress = session.progress
+    settings = session.config.training
     _, nll, tokens = progress.losses.tolist()  # since the last report
     loss = f", loss {fixed(nll / tokens, 2)}" if tokens else ""
     left = clock.left(progress.step)
@@ -275,7 +288,9 @@ def show(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
 def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Write the training state, after the metrics that it counts are on the disk."""
     reporter.sync()
-    progress, count = session.progress, reporter.count
+    progress = session.progress
+    count = reporter.count
     progress.seconds = clock.saved_seconds = clock.seconds
-    progress.metrics_lines, progress.metrics_checksum = count.lines, count.checksum
+    progress.metrics_lines = count.lines
+    progress.metrics_checksum = count.checksum
     session.save_state()

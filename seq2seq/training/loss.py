@@ -73,7 +73,8 @@ def _time_first(batch: Batch, width: int, passes: int) -> Tensor | None:
     """Return positions [passes * M] of target tokens, time first; None: all of a rounded batch."""
     if batch.real is not None:
         return None
-    rows, columns = batch.tgt_positions // width, batch.tgt_positions % width
+    rows = batch.tgt_positions // width
+    columns = batch.tgt_positions % width
     first = (columns * len(batch.src) + rows) * passes  # decoders lay out memory with time first
     return (first[:, None] + torch.arange(passes, device=first.device)).flatten()
 
@@ -163,11 +164,13 @@ def token_loss(
     gate = mass = src = None
     if isinstance(outputs, CopyOutputs):
         outputs, gate, mass, src = outputs
-        gate, mass = gate.to(projection.weight.dtype), mass.to(projection.weight.dtype)
+        gate = gate.to(projection.weight.dtype)
+        mass = mass.to(projection.weight.dtype)
     if real is not None:  # gradients of what is multiplied by zero are zero
         outputs = outputs * real[:, None].to(outputs.dtype)
         if gate is not None and mass is not None:
-            gate, mass = gate * real, mass * real[:, None]
+            gate = gate * real
+            mass = mass * real[:, None]
     needs_grad = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
     if not torch.is_autocast_enabled(outputs.device.type):
@@ -210,11 +213,14 @@ class _FusedLoss(torch.autograd.Function):
         weights: LossWeights,
         needs_grad: bool,
     ) -> tuple[Tensor, Tensor]:
-        product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
+        product_weight = weight.to(outputs.dtype)
+        product_bias = bias.to(outputs.dtype)
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
         chunk, at_once = _chunk_and_block(len(outputs), outputs.device, needs_grad)
-        padded, vocabulary, total = pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
+        padded = pad_rows(outputs, chunk)
+        vocabulary = len(weight)
+        total = weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = weights.smoothing / vocabulary
         if needs_grad:
@@ -225,7 +231,9 @@ class _FusedLoss(torch.autograd.Function):
         terms = None if src is None else CopyTerms(gate, mass, src)  # type: ignore[arg-type]
         grad_terms = [] if terms is None else [torch.zeros_like(term) for term in terms[:2]]
         for start in range(0, len(padded), chunk):
-            rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
+            rows = slice(start, start + chunk)
+            end = start + chunk
+            place = start % at_once
             filled = slice(min(chunk, len(tgt) - start))
             of_rows = None if real is None else real[rows]
             grad_logits = probabilities[place : place + chunk]
@@ -246,7 +254,8 @@ class _FusedLoss(torch.autograd.Function):
         if needs_grad:
             grads = grad_outputs.to(outputs.dtype), grad_weight, grad_bias, *grad_terms
             ctx.save_for_backward(*grads)
-        objective, nll = total[0].clone(), total[1].clone()
+        objective = total[0].clone()
+        nll = total[1].clone()
         ctx.mark_non_differentiable(nll)
         return objective, nll
 
@@ -279,7 +288,8 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
     Turns the probabilities, in place, into the gradient of logits, without smoothing's `- e / V`.
     """
     logits, probabilities, means, tgt, real = chunk
-    smoothing, consistency = weights.smoothing, weights.consistency
+    smoothing = weights.smoothing
+    consistency = weights.consistency
     rows = torch.arange(len(tgt), device=tgt.device)
     logit, likelihood = (values[rows, tgt].to(means.dtype) for values in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
@@ -287,7 +297,8 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
         return mixture_loss(chunk, surprisal, terms, smoothing)
     costs = smoothing * (logit - means) + surprisal
     if real is not None:
-        costs, surprisal = costs * real, surprisal * real
+        costs = costs * real
+        surprisal = surprisal * real
     objective = costs.sum()
     if consistency:
         divergences, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
@@ -312,10 +323,12 @@ def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
     It is `sum over v of (p - q) (z_p - z_q)`, as the normalizers cancel out.
     """
-    (z_p, z_q), (p, q) = _passes(logits), _passes(probabilities)
+    z_p, z_q = _passes(logits)
+    p, q = _passes(probabilities)
     by_logits = torch.empty_like(logits)
     by_z_p, by_z_q = _passes(by_logits)
-    differences, unlike = z_p - z_q, p - q
+    differences = z_p - z_q
+    unlike = p - q
     for distribution, out in ((p, by_z_p), (q, by_z_q)):
         mean = torch.linalg.vecdot(distribution, differences)[:, None]
         torch.addcmul(unlike, distribution, differences - mean, out=out)

@@ -66,17 +66,21 @@ def mixture_loss(
     to the logits, without the `- e / V` of smoothing.
     """
     logits, probabilities, means, tgt, real = chunk
-    rows, share = torch.arange(len(tgt), device=tgt.device), smoothing / logits.shape[1]
+    rows = torch.arange(len(tgt), device=tgt.device)
+    share = smoothing / logits.shape[1]
     log_normalizer = logits[rows, tgt].to(means.dtype) + surprisal
     gains = _gains(logits, log_normalizer, terms)
-    gate, is_tgt = terms.gate.sigmoid(), (terms.src == tgt[:, None]).to(means.dtype)
+    gate = terms.gate.sigmoid()
+    is_tgt = (terms.src == tgt[:, None]).to(means.dtype)
     tgt_gain = (gains.gain * is_tgt).sum(1)
     nll = surprisal - gains.log_gate - tgt_gain
     generated_mean = log_normalizer - means - gains.log_gate  # mean over v of -log g p(v)
     objective = (1 - smoothing) * nll + smoothing * generated_mean - share * gains.gain.sum(1)
     if real is not None:
-        objective, nll = objective * real, nll * real
-    by_tgt, by_src = (1 - smoothing) * (-tgt_gain).exp(), share * gains.copied
+        objective = objective * real
+        nll = nll * real
+    by_tgt = (1 - smoothing) * (-tgt_gain).exp()
+    by_src = share * gains.copied
     grad_gate = by_src.sum(1) - smoothing * (1 - gate) - by_tgt + (1 - smoothing) * gate
     grad_mass = -((1 - smoothing) * is_tgt + share) * gains.slope
     scale = by_tgt + smoothing - by_src.sum(1)
@@ -87,7 +91,8 @@ def mixture_loss(
 
 
 def _gains(logits: Tensor, log_normalizer: Tensor, terms: CopyTerms) -> _Gains:
-    log_gate, log_copy = F.logsigmoid(terms.gate), F.logsigmoid(-terms.gate)
+    log_gate = F.logsigmoid(terms.gate)
+    log_copy = F.logsigmoid(-terms.gate)
     log_p = logits.gather(1, terms.src).to(log_normalizer.dtype) - log_normalizer[:, None]
     generated = log_gate[:, None] + log_p  # finite
     log_probs = torch.logaddexp(generated, log_copy[:, None] + terms.mass.log())

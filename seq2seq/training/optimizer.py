@@ -29,7 +29,8 @@ class Optimizer:
     """
 
     def __init__(self, config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> None:
-        self.kind, self.weight_decay = config.optimizer.name, config.optimizer.weight_decay
+        self.kind = config.optimizer.name
+        self.weight_decay = config.optimizer.weight_decay
         self.state: dict[Tensor, dict[str, Tensor]] = {parameter: {} for parameter in parameters}
 
     def zero_grad(self, keep: bool = False) -> None:
@@ -87,7 +88,8 @@ def learning_rate(config: TrainingConfig, step: int, end: float | None, decays: 
 
     While the end is unknown (None), linear and cosine have the peak.
     """
-    peak, warmup = config.learning_rate, max(config.warmup_steps, 1)
+    peak = config.learning_rate
+    warmup = max(config.warmup_steps, 1)
     if step < warmup:
         return peak * step / warmup
     if config.decay.name == "plateau":
@@ -116,7 +118,8 @@ def end_of_decay(
 
 def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
     """Return a warning if the learning rate stays below the peak, or falls from it at once."""
-    peak, warmup = f"training.learning_rate {config.learning_rate:g}", config.warmup_steps
+    peak = f"training.learning_rate {config.learning_rate:g}"
+    warmup = config.warmup_steps
     if last_step is not None and warmup > last_step:
         fault = f"{warmup:,} is more than the {last_step:,} steps of this training"
         end = f"which ends at {last_step / warmup:.0%} of {peak}"

@@ -115,7 +115,8 @@ def _vocabularies(
     """Return the vocabularies of the state or of the warm start, or new ones; and notes."""
     notes = list[str]()
     if state is not None:
-        folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
+        folder = config.run_dir / layout.VOCABULARY
+        sampling = config.vocabulary.sampling
         vocabularies = run_config.recorded_vocabularies(state.path, state.header, folder, sampling)
     elif start is not None:
         vocabularies = start.vocabularies
@@ -158,10 +159,13 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
 
 def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     """Describe data, model and device for the log."""
-    config, data, progress = session.config, session.data, session.progress
+    config = session.config
+    data = session.data
+    progress = session.progress
     parameters = count_parameters(session.model)
     src, tgt = (len(vocabulary) for vocabulary in data.vocabularies[:2])
-    threads, device = torch.get_num_threads(), session.device
+    threads = torch.get_num_threads()
+    device = session.device
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [

@@ -86,7 +86,8 @@ class RunReporter(Reporter):
         self, folder: Path, step: int, last_step: int | None, callbacks: Sequence[Callback] = ()
     ) -> None:
         """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
-        self._folder, self._callbacks = folder, callbacks
+        self._folder = folder
+        self._callbacks = callbacks
         names = layout.METRICS, layout.SAMPLES, layout.TIMING, layout.LOG
         self._files, self._closing = ReportFiles(folder, names), ExitStack()  # which closes all
         self._count = LineCount(self._files.truncate(layout.METRICS, step))

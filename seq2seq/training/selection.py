@@ -42,14 +42,17 @@ def record(progress: Counters, settings: TrainingConfig, scores: ValidationScore
     exceeds the last improvement by `min_improvement`; below the floor any lower loss counts.
     """
     values = {"chrf": scores.chrf, "bleu": scores.bleu, "loss": 0.0}  # the loss alone decides
-    score, loss = values[settings.metric.name], scores.loss
+    score = values[settings.metric.name]
+    loss = scores.loss
     assert score is not None, "validation measures the metric of the config"
     best = _rank(settings, score, loss) > _rank(settings, progress.best_score, progress.best_loss)
     if best := best or progress.best_score < 0:
-        progress.best_score, progress.best_loss = score, loss
+        progress.best_score = score
+        progress.best_loss = loss
         progress.best_step = progress.step
     if _improves(progress, settings, score, loss):
-        progress.improved_score, progress.improved_loss = score, loss
+        progress.improved_score = score
+        progress.improved_loss = loss
         progress.validations_since_improvement = 0
     else:
         progress.validations_since_improvement += 1
@@ -58,7 +61,8 @@ def record(progress: Counters, settings: TrainingConfig, scores: ValidationScore
 
 def _improves(progress: Counters, settings: TrainingConfig, score: float, loss: float) -> bool:
     """Return whether the scores improve on those of the last improvement."""
-    before, loss_before = progress.improved_score, progress.improved_loss
+    before = progress.improved_score
+    loss_before = progress.improved_loss
     if before < 0:  # the first validation
         return True
     if settings.metric.name == "loss":
@@ -86,7 +90,8 @@ def decay_on_plateau(progress: Counters, settings: TrainingConfig) -> str | None
 
     Below MIN_DECAY of the peak the rate is not decayed again: patience then ends training.
     """
-    decay, waited = settings.decay, progress.validations_since_improvement
+    decay = settings.decay
+    waited = progress.validations_since_improvement
     is_plateau = decay.name == "plateau" and waited == settings.patience
     if not is_plateau or decay.factor ** (progress.decays + 1) < MIN_DECAY:
         return None

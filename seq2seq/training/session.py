@@ -91,7 +91,8 @@ class TrainingSession:
         if not self.run.group.is_main:
             return
         self.run.verify_lock()
-        config, data = self.config, self.data
+        config = self.config
+        data = self.data
         header = {**run_config.provenance_of(config, data.vocabularies), "data": data.checksums}
         if data.joined is not None:
             header[run_config.SOURCE] = asdict(data.source)
@@ -102,7 +103,9 @@ class TrainingSession:
         if not self.run.group.is_main:
             return
         self.run.verify_lock()
-        config, data, folder = self.config, self.data, self.config.run_dir
+        config = self.config
+        data = self.data
+        folder = self.config.run_dir
         provenance = run_config.provenance_of(config, data.vocabularies, model_keys_only=True)
         provenance[run_config.SOURCE] = asdict(data.source)
         header = weights_header(data.limit, self.progress.step, bleu, provenance)
@@ -139,7 +142,8 @@ class TrainingSession:
     @cached_property
     def inventor(self) -> NameInventor | None:
         """The source of invented names, if the config asks for any."""
-        rate, train = self.config.vocabulary.invented_names, self.data.train
+        rate = self.config.vocabulary.invented_names
+        train = self.data.train
         symbols = self.data.vocabularies.src.symbols
         return NameInventor(train.src_texts, train.tgt_texts, rate, symbols) if rate > 0 else None
 
@@ -182,7 +186,8 @@ def session_data(
         limit = LengthLimit(batching.length_ratio(train, 0.99), 10)
     with_text, _ = corpus.usable(valid)
     valid_pairs = batching.encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
-    symbols, copies = vocabularies.src.symbols, config.model.copy
+    symbols = vocabularies.src.symbols
+    copies = config.model.copy
     source = source_profile.describe_source(train.src_texts, train.tgt_texts, symbols, copies)
     return SessionData(vocabularies, train, valid, valid_pairs, limit, {}, source)
 
@@ -218,7 +223,8 @@ def new_session(
 
 def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     """Restore a saved state; return a note if the next validation has to write the best weights."""
-    config, progress = session.config, state.progress
+    config = session.config
+    progress = state.progress
     session.graphs.clear()  # they read tensors that are replaced
     training_state.restore_tensors(state, session.tensors())
     progress.move_to(session.device, config.training.log_every)
@@ -228,6 +234,8 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     vocabularies = session.data.vocabularies
     if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []
-    progress.best_score, progress.best_step, progress.validated_step = -1.0, 0, 0
+    progress.best_score = -1.0
+    progress.best_step = 0
+    progress.validated_step = 0
     best = config.run_dir / layout.BEST
     return [f"{best} is damaged or missing; the next validation writes it again"]

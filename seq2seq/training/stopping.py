@@ -18,7 +18,8 @@ LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
 
 def last_step_of(config: Config, pairs: EncodedPairs) -> int | None:
     """Return the last step by max_steps and max_epochs; None if time or patience end training."""
-    settings, ends = config.training, [config.training.max_steps]
+    settings = config.training
+    ends = [config.training.max_steps]
 
     def steps(epoch: int) -> int:
         order = EpochOrder(pairs, settings.batch_tokens, config.seed, epoch)
@@ -63,7 +64,8 @@ def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:
 
 def finished_note(config: Config, reason: str) -> str:
     """Return the message for a resumed run that already meets a stopping criterion."""
-    key, decay = reason.partition("=")[0], config.training.decay.name
+    key = reason.partition("=")[0]
+    decay = config.training.decay.name
     remedy = f"To train further, pass {argument('resume', True)} and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
         start = f"start another run (another run_dir) with {argument('init_from', config.run_dir)}"
@@ -83,7 +85,9 @@ class StopSync:
     """Stop signals of all ranks, and the main one's clock, so that all stop after the same step."""
 
     def __init__(self, group: ProcessGroup, stops: list[int], seconds: Callable[[], float]) -> None:
-        self._group, self._stops, self._seconds = group, stops, seconds
+        self._group = group
+        self._stops = stops
+        self._seconds = seconds
         self._synced_stops: list[int] = []
         self._synced_seconds = 0.0
         self.after_step(0, 0)

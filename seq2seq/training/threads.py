@@ -39,7 +39,8 @@ def settle_threads(session: TrainingSession) -> list[str]:
     so far, or of the comparison. A new run has one thread or all, whichever computes a gradient
     sooner.
     """
-    progress, shared = session.progress, shared_threads()
+    progress = session.progress
+    shared = shared_threads()
     notes = list[str]()
     if _may_choose(session):
         if known := progress.threads or shared.number:

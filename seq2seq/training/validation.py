@@ -37,7 +37,9 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     Write the weights if they are the best so far, and as a snapshot if the config keeps any. If
     loss or weights are not finite, write nothing, and return the reason.
     """
-    began, progress, settings = time.monotonic(), session.progress, session.config.training
+    began = time.monotonic()
+    progress = session.progress
+    settings = session.config.training
     progress.validated_step = progress.step
     device.trim_memory()
     with averaged_weights(session):
@@ -68,9 +70,11 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
 
 def valid_loss(session: TrainingSession) -> float:
     """Return the mean negative log-likelihood of a validation target token, in nats."""
-    pairs, group = session.data.valid_pairs, session.run.group
+    pairs = session.data.valid_pairs
+    group = session.run.group
     session.model.eval()
-    losses, tokens = [torch.zeros((), device=session.device)], 0
+    losses = [torch.zeros((), device=session.device)]
+    tokens = 0
     with torch.no_grad():
         order = batching.EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
@@ -95,7 +99,8 @@ def _loss(session: TrainingSession, batch: padding.Batch) -> Tensor:
 
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
-    data, language = session.data, session.config.data.tgt_lang
+    data = session.data
+    language = session.config.data.tgt_lang
     translator = session_translator(session, data.source)
     bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, session.run.group)
     return bleu
@@ -103,7 +108,8 @@ def valid_bleu(session: TrainingSession) -> float:
 
 def session_translator(session: TrainingSession, source: SourceProfile) -> Translator:
     """Return a translator by the weights in training that reads lines by a source profile."""
-    data, config = session.data, session.config
+    data = session.data
+    config = session.config
     settings = config.decoding, config.data.max_length, session.device, source
     loaded = LoadedModel(session.engine, data.vocabularies, data.limit, *settings)
     return Translator(loaded)
@@ -122,7 +128,8 @@ def adopt_habits(session: TrainingSession) -> list[str]:
 
 def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
     """Adopt a pending habit if validation is no worse with it, and return a note on that."""
-    data, language = session.data, session.config.data.tgt_lang
+    data = session.data
+    language = session.config.data.tgt_lang
     with_habit = replace(data.source, **{habit: getattr(data.joined, habit)})
     usual, changed = (session_translator(session, source) for source in (data.source, with_habit))
     forms = zip(
@@ -131,7 +138,8 @@ def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
     rows = [row for row, (form, other_form) in enumerate(forms) if form != other_form]
     if len(rows) < MIN_LINES:
         return None
-    src, tgt = data.valid.src, data.valid.tgt
+    src = data.valid.src
+    tgt = data.valid.tgt
     text = corpus.ParallelText([src[row] for row in rows], [tgt[row] for row in rows])
     without, with_it = (
         greedy_bleu(translator, text, language, session.run.group)[0]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MIN_SIZE = 4 + 256  # special tokens and bytes
 MAX_AUTO_SIZE = 32_000
 MAX_TRAINING_PAIRS = 300_000  # more cost time and memory without a better vocabulary
-_TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_chars\. \d+ vs (\d+)")
+_TOO_LARGE = re.compile(r"value <= (\d+)")
+_TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 MAX_MODEL_BYTES = 1 << 26
 _SPECIAL = "<pad>", "<unk>", "<s>", "</s>"  # in the order of their ids
 _KEY = "vocabulary.model"
@@ -152,7 +153,8 @@ def _size_error(error: str, side: str) -> str:
 
 def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
     """Say, for the log, which sizes `auto` chose, and whether listed names have a use."""
-    notes, names = list[str](), vocabularies.names
+    notes = list[str]()
+    names = vocabularies.names
     if config.listed_names is not None and names is not None:
         use = "help to spell others"
         if names.copies:
@@ -199,7 +201,8 @@ def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> V
         model = vocabulary.read_model(content)
     except RuntimeError:
         raise UserError(f"{_KEY}: {path} is not a SentencePiece model") from None
-    rules, settings = model.normalizer_spec, model.trainer_spec
+    rules = model.normalizer_spec
+    settings = model.trainer_spec
     has_prefix = rules.add_dummy_prefix and rules.escape_whitespaces
     if not has_prefix or settings.treat_whitespace_as_suffix:
         raise UserError(

@@ -19,7 +19,10 @@ from seq2seq.text.names.names import Names
 from seq2seq.text.names.words import PLACEHOLDERS, any_of
 
 Ids = list[int]
-PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+PAD_ID = 0
+UNK_ID = 1
+BOS_ID = 2
+EOS_ID = 3
 FIRST_ID = 4  # smallest id of a token of text
 NAME_IDS = range(FIRST_ID, FIRST_ID + len(PLACEHOLDERS))  # in a vocabulary with names
 FEW_TEXTS = 32  # fewer are encoded sooner one by one than by the threads of SentencePiece
@@ -119,7 +122,8 @@ class Vocabulary:
         numbers: Sequence[int] | None = None,
     ) -> tuple[list[Ids], list[Ids]]:
         """Return ids of both sides of pairs as `sample`, equal words of a pair segmented alike."""
-        src, tgt = self._normalized(src), self._normalized(tgt)
+        src = self._normalized(src)
+        tgt = self._normalized(tgt)
         return self._sampler.sample_pairs(
             src, tgt, seed, range(len(src)) if numbers is None else numbers
         )
@@ -150,7 +154,8 @@ class Vocabulary:
         if UNK_ID not in tokens:
             text: str = self._processor.decode(tokens)
             return text.replace(SPACE, " ")  # may be spelled by byte tokens
-        words, parts = chain(unknown, repeat(UNKNOWN)), list[str]()
+        words = chain(unknown, repeat(UNKNOWN))
+        parts = list[str]()
         for is_unknown, group in groupby(tokens, UNK_ID.__eq__):
             run = list(group)
             parts += [next(words) for _ in run] if is_unknown else [self.decode(run)]
@@ -240,7 +245,8 @@ def load_vocabularies(
     """Load what `save_vocabularies` wrote; raises UserError for missing, damaged or other files."""
     expected = checksums or {}
     stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
-    loaded, names = list[Vocabulary](), None
+    loaded = list[Vocabulary]()
+    names = None
     for stem in sorted(set(stems) - {NAMES}):
         path = folder / file_of(stem)
         with _reading(path, "a SentencePiece model"):

@@ -93,7 +93,8 @@ def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Co
     names = (value.name for value in body.input)
     inner, cost = infer(body, {**values, **dict(zip(names, parts, strict=True))})
     results = [inner[value.name] for value in body.output]
-    after, collected = results[: len(states)], results[len(states) :]
+    after = results[: len(states)]
+    collected = results[len(states) :]
     if [value.dims for value in after] != [value.dims for value in states]:
         raise SizeError("has a loop whose state changes its size")
     return [*after, *(Value((count, *value.dims)) for value in collected)], cost

@@ -36,7 +36,8 @@ class OnnxEngine(Engine):
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src = np.full((len(sources), width), PAD_ID, np.int64)
         for row, ids in zip(src, sources, strict=True):
-            row[: len(ids)], row[len(ids)] = ids, EOS_ID
+            row[: len(ids)] = ids
+            row[len(ids)] = EOS_ID
         lengths = np.array([len(ids) + 1 for ids in sources])
         encoded = [graphs.encode(src, lengths) for graphs in self.networks]
         memory, state = map(Parts, zip(*encoded, strict=True))
@@ -69,7 +70,8 @@ class OnnxEngine(Engine):
             by_slot[slot, :, EOS_ID] = ends
 
     def best(self, step: HostStep, scores: Array, count: int) -> Best:
-        values, (groups, size) = step.values, scores.shape
+        values = step.values
+        groups, size = scores.shape
         if size == count == 1:
             tokens, log_probs = self._argmax(step)
             best = Best(log_probs + scores, np.zeros_like(tokens), tokens, log_probs)
@@ -80,7 +82,8 @@ class OnnxEngine(Engine):
             log_probs = values[parents + np.arange(groups)[:, None] * size, tokens]
             best = Best(totals, parents, tokens, log_probs)
         undefined = step.undefined.reshape(groups, size).any(axis=1)
-        best.scores[undefined], best.log_probs[undefined] = np.nan, np.nan
+        best.scores[undefined] = np.nan
+        best.log_probs[undefined] = np.nan
         return best
 
     def _argmax(self, step: HostStep) -> tuple[Array, Array]:

@@ -14,8 +14,10 @@ OPSET = 18  # ScatterElements with a maximum
 CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
 PRODUCT = "MatMulIntegerToFloat"  # the one of them that graphs have
 IR_VERSION = 9
-FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
-INT32, UINT8 = TensorProto.INT32, TensorProto.UINT8
+FLOAT = TensorProto.FLOAT
+INT = TensorProto.INT64
+INT32 = TensorProto.INT32
+UINT8 = TensorProto.UINT8
 Array = NDArray[Any]
 declare = helper.make_tensor_value_info
 Types = dict[str, onnx.TypeProto.Tensor]
@@ -33,7 +35,8 @@ class Graph:
         inputs: Iterable[ValueInfoProto],
         outputs: Iterable[ValueInfoProto],
     ) -> None:
-        self.nodes, self.weights = list(nodes), weights
+        self.nodes = list(nodes)
+        self.weights = weights
         self.inputs, self.outputs = list(inputs), list(outputs)
         self._count = 0
 
@@ -172,7 +175,8 @@ _NONE = NodeProto()
 
 def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
     """Return the bounds of values, given those of the inputs."""
-    bounds, producers = dict(input_bounds), graph.producers()
+    bounds = dict(input_bounds)
+    producers = graph.producers()
     for name, array in graph.weights.items():
         if array.dtype == np.float32:
             bounds[name] = float(np.abs(array).max(initial=0))
@@ -214,7 +218,8 @@ def loop_of(weights: dict[str, Array], node: NodeProto) -> tuple[Graph, list[str
 
 def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float:
     """Return the bound of an operator's results; infinite or nan if there is none."""
-    kind, inputs = node.op_type, list(node.input)
+    kind = node.op_type
+    inputs = list(node.input)
     if kind in _ONE:
         return 1.0
     if kind == "ConstantOfShape":
@@ -246,7 +251,8 @@ def _interpolated(inputs: list[str], producers: Mapping[str, NodeProto]) -> list
     if any(node.op_type != "Mul" for node in products):
         return []
     (complement, a), (gate, b) = (node.input for node in products)
-    difference, source = producers.get(complement, _NONE), producers.get(gate, _NONE)
+    difference = producers.get(complement, _NONE)
+    source = producers.get(gate, _NONE)
     if source.op_type == "Split":
         source = producers.get(source.input[0], _NONE)
     is_gate = source.op_type == "Sigmoid" and difference.op_type == "Sub"

@@ -95,7 +95,9 @@ class Quantizer:
     """
 
     def __init__(self, graph: Graph, bounds: Bounds, is_step: bool = False) -> None:
-        self.graph, self.bounds, self.is_step = graph, bounds, is_step
+        self.graph = graph
+        self.bounds = bounds
+        self.is_step = is_step
         self.rounded: list[str] = []
         self.nodes: list[NodeProto] = []
         self.tables: dict[str, tuple[str, str]] = {}  # integers and scales by rows
@@ -143,8 +145,10 @@ class Quantizer:
 
     def _product(self, node: NodeProto, guarded: bool) -> None:
         """Replace a product with a constant matrix."""
-        source, bias = node.input[0], node.input[2] if len(node.input) > 2 else None
-        matrix, bound = self._quantized(node.input[1], is_transposed(node)), self.bounds.get(source)
+        source = node.input[0]
+        bias = node.input[2] if len(node.input) > 2 else None
+        matrix = self._quantized(node.input[1], is_transposed(node))
+        bound = self.bounds.get(source)
         if bound:
             product = self.bounded(source, bound, matrix, bias)
         else:

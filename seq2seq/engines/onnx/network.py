@@ -35,8 +35,11 @@ class Arrays(dict[str, Array]):
             part[rows] = source[name][taken]
 
 
-LOG_PROBS, LOGITS, OUTPUTS = "log_probs", "logits", "outputs"
-ATTENTION, HEADS = "attention_weights", "head_weights"
+LOG_PROBS = "log_probs"
+LOGITS = "logits"
+OUTPUTS = "outputs"
+ATTENTION = "attention_weights"
+HEADS = "head_weights"
 _NEXT = "next_"  # prefix of the state after a step
 
 
@@ -77,7 +80,8 @@ class Network:
         Sources of similar length should be neighbours: ENCODED_ROWS are encoded together, without
         the padding beyond the longest of them.
         """
-        encoded, values = [], Arrays()
+        encoded = []
+        values = Arrays()
         for start in range(0, len(src), ENCODED_ROWS):
             rows = slice(start, start + ENCODED_ROWS)
             longest = int(src_lengths[rows].max())
@@ -130,8 +134,10 @@ def session(content: bytes) -> InferenceSession:
 @cache
 def _saturates() -> bool:
     """Return whether this processor's products of unsigned and signed integers are not exact."""
-    product, weights = make("MatMulInteger", ["x", "w"], ["y"]), np.full((64, 16), 127, np.int8)
-    inputs, outputs = declare("x", UINT8, [1, 64]), declare("y", INT32, [1, 16])
+    product = make("MatMulInteger", ["x", "w"], ["y"])
+    weights = np.full((64, 16), 127, np.int8)
+    inputs = declare("x", UINT8, [1, 64])
+    outputs = declare("y", INT32, [1, 16])
     graph = Graph([product], {"w": weights}, [inputs], [outputs])
     (sums,) = session(graph.content()).run(None, {"x": np.full((1, 64), 255, np.uint8)})
     return bool((sums != 255 * 127 * 64).any())
@@ -186,9 +192,11 @@ class ApproximateProjection:
     """
 
     def __init__(self, weight: Array, bias: Array, step: float) -> None:
-        self.weight, self.bias = weight, bias
+        self.weight = weight
+        self.bias = bias
         integers, scales = quantizing.quantize_rows(weight)
-        self.integers, self.scales = integers, scales[:, 0]
+        self.integers = integers
+        self.scales = scales[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):  # such an error has no bound
             values = integers * scales
             max_norm = float(np.linalg.norm(values, axis=1).max())
@@ -198,7 +206,8 @@ class ApproximateProjection:
         rounding = (width + 8) * HALF_ULP * (max_norm + max_error)
         largest_bias = float(np.abs(bias).max(initial=0))
         fixed = 0.5 * step * math.sqrt(width) * max_norm + 4 * HALF_ULP * largest_bias
-        self.fixed, self.per_norm = fixed * MARGIN, (max_error + rounding) * MARGIN
+        self.fixed = fixed * MARGIN
+        self.per_norm = (max_error + rounding) * MARGIN
 
     @property
     def is_bounded(self) -> bool:
@@ -248,7 +257,8 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
 
 def _quantized(graph: Graph, logits: str) -> ApproximateProjection | None:
     """Replace the product of the logits by one in int8; None if its error has no bound."""
-    last, products = graph.producers()[logits], quantizing.products_of(graph)
+    last = graph.producers()[logits]
+    products = quantizing.products_of(graph)
     product = products[-1] if products else last
     is_added = last.op_type == "Add" and product.output[0] in last.input
     if not products or not (is_added or product == last):

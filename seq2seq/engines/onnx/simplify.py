@@ -26,7 +26,8 @@ def simplify(graph: Graph) -> None:
 
 def _optimize(graph: Graph) -> None:
     """Let ONNX Runtime compute what is constant, such as fixed sizes and the branches they take."""
-    types, producers = types_of(graph), graph.producers()
+    types = types_of(graph)
+    producers = graph.producers()
     for node in graph.nodes:
         before = producers.get(node.input[0]) if node.op_type == "Size" else None
         rank = None if before is None else rank_of(types, before.input[0])
@@ -45,7 +46,8 @@ def _optimize(graph: Graph) -> None:
         if bodies(node):
             loops[node.output[0]].input[:] = node.input
             node.CopyFrom(loops[node.output[0]])
-    graph.nodes, graph.weights = optimized.nodes, graph.weights | optimized.weights
+    graph.nodes = optimized.nodes
+    graph.weights = graph.weights | optimized.weights
 
 
 def _separate_biases(graph: Graph) -> None:
@@ -79,7 +81,8 @@ def _join_products(graph: Graph) -> None:
 
 def _join(graph: Graph, node: NodeProto, types: Types) -> None:
     """Join the products among the terms of the sum that ends with an operator."""
-    producers, uses = graph.producers(), graph.uses()
+    producers = graph.producers()
+    uses = graph.uses()
     terms = list(_terms(node, producers, uses))
     products = [
         term
@@ -90,7 +93,8 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
         return
     results = {term.output[0] for term in products}
     summands = [name for name in terms if name not in results]
-    joined, product = graph.fresh("joined"), graph.fresh("product")
+    joined = graph.fresh("joined")
+    product = graph.fresh("product")
     weights = [graph.weights[term.input[1]] for term in products]
     weight = graph.weight(np.concatenate(weights), "weight")
     new = [
@@ -130,8 +134,10 @@ def _separate_rows(graph: Graph) -> None:
     rounds the rest of a tensor in another way. The sum of one summand's logarithm, sums and
     exponentials of rows whose width is a multiple of _BLOCK, and quotients are exceptions.
     """
-    types, last = types_of(graph), graph.weight(np.array([-1]))
-    first, pads = graph.weight(np.array(0)), graph.weight(np.array([0, _BLOCK - 1]))
+    types = types_of(graph)
+    last = graph.weight(np.array([-1]))
+    first = graph.weight(np.array(0))
+    pads = graph.weight(np.array([0, _BLOCK - 1]))
     one = graph.weight(np.array(1, np.float32))
 
     def logarithm(node: NodeProto) -> list[NodeProto]:
@@ -143,7 +149,8 @@ def _separate_rows(graph: Graph) -> None:
 
     def padded_sum(node: NodeProto) -> list[NodeProto]:
         """Append zeros to rows of a fixed width; search pads sources to multiples of _BLOCK."""
-        source, axes = node.input[0], graph.weights.get(node.input[1])
+        source = node.input[0]
+        axes = graph.weights.get(node.input[1])
         rank = rank_of(types, source)
         if rank is None or axes is None or axes.tolist() not in ([-1], [rank - 1]):
             return [node]

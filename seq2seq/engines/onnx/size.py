@@ -78,7 +78,8 @@ class Size(NamedTuple):
             if number is not None:
                 offset = size.offset * number
                 return Size.limited(size.factor * number, size.powers, offset, is_exact)
-        first, second = self._without_offset(), other._without_offset()
+        first = self._without_offset()
+        second = other._without_offset()
         powers = map(sum, zip(first.powers, second.powers, strict=True))
         is_exact = first.is_exact and second.is_exact
         return Size.limited(first.factor * second.factor, powers, is_exact=is_exact)
@@ -101,7 +102,8 @@ class Size(NamedTuple):
             if number is not None:
                 offset = size.offset + number
                 return Size.limited(size.factor, size.powers, offset, is_exact)
-        first, second = self._without_offset(), other._without_offset()
+        first = self._without_offset()
+        second = other._without_offset()
         powers = map(max, zip(first.powers, second.powers, strict=True))
         return Size.limited(first.factor + second.factor, powers, is_exact=False)
 

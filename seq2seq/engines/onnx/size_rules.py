@@ -131,7 +131,8 @@ def _cast(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _reshape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    source, wished = inputs[0], list(inputs[1].known())
+    source = inputs[0]
+    wished = list(inputs[1].known())
     dims: list[Size] = []
     for place, size in enumerate(wished):
         if size == Size(0) and not attribute(node, "allowzero", 0):
@@ -163,7 +164,8 @@ def _squeeze(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    source, given = inputs[0], inputs[1].numbers()
+    source = inputs[0]
+    given = inputs[1].numbers()
     rank = len(source.dims) + len(given)
     axes = {_axis(number, rank) for number in given}
     if len(axes) != len(given):
@@ -182,11 +184,14 @@ def _transpose(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _slice(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    source, starts, ends = inputs[0], inputs[1].numbers(), inputs[2].known()
+    source = inputs[0]
+    starts = inputs[1].numbers()
+    ends = inputs[2].known()
     rank = len(source.dims)
     axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(starts)))
     steps = inputs[4].numbers() if len(inputs) > 4 else [1] * len(starts)
-    dims, content = list(source.dims), source.content
+    dims = list(source.dims)
+    content = source.content
     for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
         axis = _axis(given, rank)
         dims[axis] = _sliced(source.dims[axis], start, end, step)
@@ -216,7 +221,8 @@ def _sliced(size: Size, start: int, end: Size, step: int) -> Size:
 
 
 def _split(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    dims, count = inputs[0].dims, len(node.output)
+    dims = inputs[0].dims
+    count = len(node.output)
     axis = _axis(attribute(node, "axis", 0), len(dims))
     if len(inputs) > 1:
         parts = list(map(Size, inputs[1].numbers()))
@@ -262,7 +268,8 @@ def _gather_elements(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _gather_nd(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    source, indices = inputs[0].dims, inputs[1].dims
+    source = inputs[0].dims
+    indices = inputs[1].dims
     depth = indices[-1].number
     batched = attribute(node, "batch_dims", 0)
     if depth is None or not 0 < depth <= len(source) - batched:
@@ -287,7 +294,8 @@ def _tile(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _pad(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    dims, pads = list(inputs[0].dims), inputs[1].numbers()
+    dims = list(inputs[0].dims)
+    pads = inputs[1].numbers()
     axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(dims)))
     if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
         raise SizeError(UNKNOWN)
@@ -366,7 +374,8 @@ def _matmul(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     first, second = (value.dims for value in inputs[:2])
     if not first or not second or not first[-1].same(second[max(-2, -len(second))]):
         raise SizeError("multiplies values whose sizes do not fit together")
-    rows, columns = first[-2:-1], second[-1:] if len(second) > 1 else ()
+    rows = first[-2:-1]
+    columns = second[-1:] if len(second) > 1 else ()
     return [Value((*broadcast(first[:-2], second[:-2]), *rows, *columns))]
 
 

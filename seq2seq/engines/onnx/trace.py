@@ -50,7 +50,8 @@ def trace(model: Seq2Seq) -> tuple[Graph, Graph]:
     The encoder maps src [B, S] and src_lengths [B] to a memory and the first state; the decoder
     maps ids [N] and these to log_probs [N, V], attention weights, and next_* of the state.
     """
-    src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    src = torch.ones(2, 3, dtype=torch.long)
+    lengths = torch.tensor([3, 2])
     training = model.training
 
     def start(*inputs: Tensor) -> _Outputs:
@@ -78,12 +79,14 @@ def trace(model: Seq2Seq) -> tuple[Graph, Graph]:
 
 def _check_equal(model: Seq2Seq, encoder: Graph, decoder: Graph) -> None:
     """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
-    src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
+    src = torch.ones(3, 6, dtype=torch.long)
+    lengths = torch.tensor([6, 4, 1])
     network = Network(encoder.content(), decoder.content())
     encoded = Rows(*network.encode(src.numpy(), lengths.numpy()), 3)
     with torch.no_grad():
         memory, state = model.start(model.encode(src, lengths))
-        rows, ids = torch.arange(3).repeat_interleave(4), torch.ones(12, dtype=torch.long)
+        rows = torch.arange(3).repeat_interleave(4)
+        ids = torch.ones(12, dtype=torch.long)
         step = model.step(ids, state.select(rows), memory)
         expected = model.project(step.outputs).log_softmax(-1).numpy()
     encoded.state = encoded.state.select(rows.numpy())
@@ -117,7 +120,8 @@ def _step_graph(model: Seq2Seq, memory: Memory, state: DecoderState) -> Graph:
 
     def run(ids: Tensor, *tensors: Tensor) -> _Outputs:
         values: dict[str, Any] = dict(zip(parts, tensors, strict=True))
-        hidden, positions = values["hidden"], values[f"{_MEMORY}pad_mask"][..., None].float()
+        hidden = values["hidden"]
+        positions = values[f"{_MEMORY}pad_mask"][..., None].float()
         values = {  # parts without width are not in the graph
             **dict.fromkeys((f"{_MEMORY}keys", f"{_MEMORY}values"), positions[..., :0]),
             **{"cell": hidden[..., :0], "input_feed": hidden[:, 0, :0]},
@@ -180,7 +184,8 @@ def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
                 return results
 
         def run(inputs: Tensor, state: Sequence[Tensor], pad_mask: Tensor) -> tuple[Tensor, Tensor]:
-            gates, parts = layer.gates(inputs).transpose(0, 1), state[: 1 + layer.has_cell]
+            gates = layer.gates(inputs).transpose(0, 1)
+            parts = state[: 1 + layer.has_cell]
             results = Steps.apply(gates, *parts)  # type: ignore[no-untyped-call]
             hiddens, cells = (result.transpose(0, 1) for result in results)
             return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
@@ -225,7 +230,8 @@ class _Function(nn.Module):
 
     def __init__(self, module: nn.Module, function: Callable[..., _Outputs]) -> None:
         super().__init__()
-        self.module, self.function = module, function
+        self.module = module
+        self.function = function
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         return tuple(_in_use(self.function(*inputs)).values())
@@ -235,7 +241,8 @@ def _export(
     module: nn.Module, function: Callable[..., _Outputs], inputs: dict[str, Tensor], first: str
 ) -> Graph:
     """Record a function whose inputs and outputs have this first dimension, but for a memory."""
-    file, outputs = io.BytesIO(), _in_use(function(*inputs.values()))
+    file = io.BytesIO()
+    outputs = _in_use(function(*inputs.values()))
     examples = inputs | outputs
     dims = {name: _dims(name, first) for name in examples}
     with warnings.catch_warnings():
@@ -254,7 +261,8 @@ def _export(
     graph = Graph.of(onnx.load_from_string(file.getvalue()).graph)
     for values in (graph.inputs, graph.outputs):
         for value in values:
-            names, kind = dims[value.name], value.type.tensor_type.elem_type
+            names = dims[value.name]
+            kind = value.type.tensor_type.elem_type
             sizes = examples[value.name].shape[len(names) :]
             value.CopyFrom(declare(value.name, kind, [*names, *sizes]))
     return graph

@@ -46,7 +46,8 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
         raise GraphError("not an ONNX file") from error
     for model in (first, step):
         _check_model(model)
-    inputs, outputs = _declared(first.graph.input), _declared(first.graph.output)
+    inputs = _declared(first.graph.input)
+    outputs = _declared(first.graph.output)
     if {name: dims for name, (_, dims) in inputs.items()} != _ENCODER:
         raise GraphError("the encoder has other inputs")
     _check_step(_declared(step.graph.input), _declared(step.graph.output), outputs, vocabulary_size)
@@ -135,7 +136,8 @@ def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> 
     for output in graph.output:
         if output.name not in values:
             raise GraphError(f"has the output {output.name!a:.80}, which nothing computes")
-        dims, kind = values[output.name].dims, output.type.tensor_type
+        dims = values[output.name].dims
+        kind = output.type.tensor_type
         declared = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
         if len(dims) != len(declared) or not all(map(_fits, dims, declared)):
             raise GraphError(f"has the output {output.name!a:.80} of another size than it says")

@@ -49,7 +49,9 @@ class TorchStep(EngineStep):
     """A step that is run once its values are read; its attention weights come with them."""
 
     def __init__(self, engine: "TorchEngine", rows: StaticRows, ids: Array) -> None:
-        self.rows, self.ids, self._engine = rows, ids, engine
+        self.rows = rows
+        self.ids = ids
+        self._engine = engine
         self.ends: Array | None = None  # [B], of a mask that consists of it
         self.weights: dict[str, Tensor] = {}  # attention and heads, until they are copied
 
@@ -198,7 +200,8 @@ class TorchEngine(Engine):
             parts["ends"] = step.ends
         shape = None
         if scores is not None:
-            parts["scores"], shape = scores.ravel().view(np.int32), scores.shape
+            parts["scores"] = scores.ravel().view(np.int32)
+            shape = scores.shape
         inputs = np.concatenate([part.astype(np.int32, copy=False) for part in parts.values()])
         key = rows.token, rows.options, tuple(parts), shape, count
         sizes = {name: len(part) for name, part in parts.items()}
@@ -326,7 +329,8 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 def _split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
     """Return the values of joined tensors as arrays of their shapes."""
-    arrays, start = [], 0
+    arrays = []
+    start = 0
     for tensor in tensors:
         part = values[start : start + tensor.numel()].reshape(tuple(tensor.shape))
         start += tensor.numel()

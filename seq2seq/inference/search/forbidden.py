@@ -65,7 +65,8 @@ class Forbidden:
 
     def _forbidden_tokens(self, state: State, is_last: bool) -> NDArray[np.int64]:
         """Return the tokens [M] that a state forbids; `is_last` if end-of-sentence must follow."""
-        (before, start), is_last = state, is_last or self._are_words
+        before, start = state
+        is_last = is_last or self._are_words
         undecoded = _NO_CHARACTER if start else ""  # printed before a token that is no byte
         if self._phrases.complete(before, undecoded, is_last=False):
             tokens = {EOS_ID, *self._ids}

@@ -43,7 +43,8 @@ class AttentionSteps:
         """Take keys, values and additive mask as the memory."""
         self.keys, self.values, self.mask = memory
         self.query_weight = None if score.query is None else score.query.to(product_dtype)
-        self.query_bias, self.energy = score.bias, score.energy
+        self.query_bias = score.bias
+        self.energy = score.energy
         if self.energy is not None:
             self.keys = 2 * self.keys  # doubled once for `hidden`
             self.twice_energy = (2 * self.energy).to(self.keys)
@@ -53,7 +54,8 @@ class AttentionSteps:
 
     def forward(self, t: int, query: Tensor) -> Tensor:
         """Attend at step t with a query [B, Q] in the product dtype; return the context [B, C]."""
-        projected, weights = self.queries[t], self.attention_weights[t]
+        projected = self.queries[t]
+        weights = self.attention_weights[t]
         projected.copy_(query if self.query_weight is None else query @ self.query_weight.t())
         if self.query_bias is not None:
             projected += self.query_bias
@@ -83,7 +85,8 @@ class AttentionGradients:
     """
 
     def __init__(self, attention: AttentionSteps, grad_weights: Tensor | None = None) -> None:
-        self.saved, keys = attention, attention.keys
+        self.saved = attention
+        keys = attention.keys
         self.grad_weights = grad_weights
         steps, batch, _ = attention.attention_weights.shape
         self.grad_queries = torch.empty_like(attention.queries)  # projected
@@ -98,13 +101,15 @@ class AttentionGradients:
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
         """Return the gradient of step t's query [B, Q], given that of its context [B, C]."""
         self.grad_contexts[t] = grad_context
-        weights, grad_scores = self.saved.attention_weights[t], self.grad_scores[t]
+        weights = self.saved.attention_weights[t]
+        grad_scores = self.grad_scores[t]
         grad_weights = torch.bmm(self.saved.values, self.grad_contexts[t][:, :, None]).squeeze(2)
         if self.grad_weights is not None:
             grad_weights = grad_weights + self.grad_weights[t]
         grad_weights = grad_weights.to(weights.dtype)
         grad_scores.copy_(torch._softmax_backward_data(grad_weights, weights, 1, weights.dtype))
-        grad_query, query_weight = self.grad_queries[t], self.saved.query_weight
+        grad_query = self.grad_queries[t]
+        query_weight = self.saved.query_weight
         if self.saved.energy is None:
             torch.bmm(grad_scores[:, None], self.saved.keys, out=grad_query[:, None])
         else:
@@ -124,7 +129,8 @@ class AttentionGradients:
 
     def finish(self, queries: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
         """Return the gradients of keys, values and score, given the queries [T, B, Q]."""
-        saved, grad_queries = self.saved, self.grad_queries
+        saved = self.saved
+        grad_queries = self.grad_queries
         weights = saved.attention_weights.permute(1, 2, 0).to(saved.values.dtype)
         grad_values = torch.bmm(weights, self.grad_contexts.transpose(0, 1))
         grad_query_weight = grad_query_bias = grad_energy = None

@@ -75,7 +75,9 @@ def _forward_passes(
 ) -> tuple[AttentionSteps, lstm.LSTMStackSteps]:
     """Return the forward passes, given the memory, the score and the layers as flat tensors."""
     width = len(ScoreWeights._fields)
-    memory, score, layers = (keys, values, mask), ScoreWeights(*flat[:width]), flat[width:]
+    memory = (keys, values, mask)
+    score = ScoreWeights(*flat[:width])
+    layers = flat[width:]
     attention = AttentionSteps(len(gates), memory, score, gates.dtype)
     return attention, lstm.LSTMStackSteps(len(gates), layers, gates.dtype, residual)
 
@@ -97,7 +99,8 @@ class _BahdanauUnroll(torch.autograd.Function):
             stack.lowest.inputs[t, :, :context_size] = contexts[t]
             stack.forward(t, gates[t])
         ctx.save_for_backward(*stack.saved())
-        ctx.attention, ctx.residual = attention, residual
+        ctx.attention = attention
+        ctx.residual = residual
         ctx.set_materialize_grads(False)
         return stack.outputs, contexts, attention.returned_weights()
 
@@ -128,7 +131,8 @@ class _LuongUnroll(torch.autograd.Function):
         *flat: Any,
     ) -> tuple[Tensor, Tensor]:
         attention, stack = _forward_passes(gates, residual, *flat)
-        steps, (batch, _, context_size) = len(gates), attention.values.shape
+        steps = len(gates)
+        batch, _, context_size = attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
         output_size, joined_size = attentional_weight.shape
         input_feeds = stack.lowest.inputs[:, :, :output_size]
@@ -141,7 +145,8 @@ class _LuongUnroll(torch.autograd.Function):
             vectors[t] = joined[t] @ attentional_weight.t()
             input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty slice at the end
         ctx.save_for_backward(joined, attentional_weight, vectors, *stack.saved())
-        ctx.attention, ctx.residual = attention, residual
+        ctx.attention = attention
+        ctx.residual = residual
         ctx.set_materialize_grads(False)
         return vectors, attention.returned_weights()
 

@@ -52,7 +52,9 @@ class LSTMSteps:
 
     def __init__(self, steps: int, layer: LayerInputs, product_dtype: torch.dtype) -> None:
         batch, size = layer.cell.shape
-        self.weight, self.cell, self.mask = layer.weight.to(product_dtype), layer.cell, layer.mask
+        self.weight = layer.weight.to(product_dtype)
+        self.cell = layer.cell
+        self.mask = layer.mask
         self.bias = None if layer.bias is None else layer.bias.to(product_dtype)
         self.cells = layer.cell.new_empty(steps, batch, size)
         self.hiddens = torch.empty_like(self.cells)
@@ -66,7 +68,8 @@ class LSTMSteps:
 
         The caller has written the layer's inputs to the first I columns of `inputs[t]`.
         """
-        activations, terms = self.activations[t], (gates, self.inputs[t], self.weight.t())
+        activations = self.activations[t]
+        terms = (gates, self.inputs[t], self.weight.t())
         if gates.dtype == activations.dtype:
             torch.addmm(*terms, out=activations)
         else:
@@ -106,7 +109,9 @@ class LSTMGradients:
 
     def backward(self, t: int, grad_hidden: Tensor) -> Tensor:
         """Return the gradient of step t's inputs [B, I], given that of its hidden state [B, H]."""
-        weight, mask, dtype = self.saved.weight, self.saved.mask, self.grad_cell.dtype
+        weight = self.saved.weight
+        mask = self.saved.mask
+        dtype = self.grad_cell.dtype
         self.grad_cell = self.derivatives.backward(
             t, grad_hidden + self.grad_hidden, self.grad_cell, self.grad_gates[t]
         )
@@ -119,7 +124,8 @@ class LSTMGradients:
     def finish(self) -> LayerInputs:
         """Return the gradients of the layer's tensors, after the first step."""
         product = weight_gradient(self.grad_gates, self.saved.inputs)
-        grad_weight, grad_bias = product.to(self.grad_cell.dtype), None
+        grad_weight = product.to(self.grad_cell.dtype)
+        grad_bias = None
         if self.saved.bias is not None:
             grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
         return LayerInputs(grad_weight, grad_bias, self.grad_hidden, self.grad_cell, None)
@@ -226,7 +232,8 @@ class LSTMStackSteps:
             LSTMSteps(steps, LayerInputs(*layers[start : start + width]), product_dtype)  # type: ignore[arg-type]
             for start in range(0, len(layers), width)
         ]
-        self.lowest, self.top = self.layers[0], self.layers[-1]
+        self.lowest = self.layers[0]
+        self.top = self.layers[-1]
         self.residual = residual
         self.outputs = torch.empty_like(self.top.hiddens) if residual else self.top.hiddens
 
@@ -255,7 +262,8 @@ class LSTMStackGradients:
             LSTMGradients(SavedForBackward(*saved[start : start + width]))
             for start in range(0, len(saved), width)
         ]
-        self.lowest, self.top = self.layers[0], self.layers[-1]
+        self.lowest = self.layers[0]
+        self.top = self.layers[-1]
 
     def backward(self, t: int, grad_output: Tensor) -> Tensor:
         """Return the gradient of the lowest layer's inputs at step t, given the output's."""
@@ -295,7 +303,8 @@ def run_library_lstm(
             indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
             time_major = torch.cat([time_major, indicators], dim=-1)
             weight = bias.new_zeros(len(bias), INDICATORS)
-            weight[:size, 0], weight[size : 2 * size, 0] = -PADDING_GATE, PADDING_GATE
+            weight[:size, 0] = -PADDING_GATE
+            weight[size : 2 * size, 0] = PADDING_GATE
             input_weight = torch.cat([input_weight, weight], dim=1)
         flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
         states = [part[None].to(inputs).contiguous() for part in state]

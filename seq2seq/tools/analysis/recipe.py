@@ -37,7 +37,8 @@ Sections = dict[str, Section]
 
 _PAIRS = 40_000  # a text of this size suits _EPOCHS epochs
 _EPOCHS, _SHRINKAGE = 12, 0.45  # epochs = _EPOCHS * (_PAIRS / pairs) ** _SHRINKAGE
-_FEWEST_EPOCHS, _MOST_EPOCHS = 2, 40
+_FEWEST_EPOCHS = 2
+_MOST_EPOCHS = 40
 _VALIDATIONS = 5  # in a training shorter than as many epochs
 _LONG = 0.99  # share of the pairs that data.max_length keeps at least
 _REGULARIZED, _SAMPLED = 6, 10  # fewest epochs for more dropout, and for subword sampling
@@ -289,7 +290,8 @@ def as_yaml(path: Path, data: DataConfig, recipe: Recipe, command: str) -> str:
 
 
 def _header(path: Path, data: DataConfig, recipe: Recipe, command: str) -> Iterator[str]:
-    cost, run = recipe.cost, shlex.quote(f"runs/{path.stem}")
+    cost = recipe.cost
+    run = shlex.quote(f"runs/{path.stem}")
     text = (
         f"{data.src_lang} to {data.tgt_lang}, chosen by seq2seq init for {recipe.pairs:,} pairs: "
         f"{recipe.epochs:.1f} epochs of {counted(cost.steps_per_epoch, 'step')}, about "

@@ -78,7 +78,8 @@ def length_buckets(sources: Sequence[str], longest: int, unit: LengthUnit = WORD
     lengths = {row: 0 if is_blank(text) else unit.length(text) for row, text in enumerate(sources)}
     trained = {row: length for row, length in lengths.items() if 0 < length <= longest}
     beyond = {row: length for row, length in lengths.items() if length > longest}
-    shortest, width = min(trained.values(), default=1), unit.bucket_width
+    shortest = min(trained.values(), default=1)
+    width = unit.bucket_width
     return [*_cut(trained, shortest, width, False), *_cut(beyond, longest + 1, width, True)]
 
 

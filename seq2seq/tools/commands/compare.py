@@ -131,7 +131,8 @@ def as_text(result: "ComparisonResult") -> str:
 
 def title_of(result: "ComparisonResult") -> str:
     """Say what was scored, with which seeds, and how."""
-    request, seeds = result.request, result.plan.seeds
+    request = result.request
+    seeds = result.plan.seeds
     beam = "beam size of the config" if request.beam is None else f"beam size {request.beam}"
     seed = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     case = "lowercased" if request.lowercase else "cased"
@@ -140,7 +141,9 @@ def title_of(result: "ComparisonResult") -> str:
 
 def legend_of(result: "ComparisonResult") -> str:
     """Explain the columns, a line for each thought; the last line has the signatures."""
-    plan, task, request = result.plan, result.task, result.request
+    plan = result.plan
+    task = result.task
+    request = result.request
     scores = result.variants[0].runs[0].output
     lines = [
         "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with * or "
@@ -161,7 +164,8 @@ def legend_of(result: "ComparisonResult") -> str:
     lines.append(f"translations: {plan.folder}/*.{request.split}.hyp")
     lines.append(_SPLIT_NOTES[request.split])
     signatures = scores.text.scores
-    bleu, chrf = signatures["bleu"].signature, signatures["chrf"].signature
+    bleu = signatures["bleu"].signature
+    chrf = signatures["chrf"].signature
     lines.append(f"BLEU {bleu}; chrF2 {chrf}")
     return "\n".join(map(console.one_line, lines))
 
@@ -191,7 +195,9 @@ def _legend_of_tests(result: "ComparisonResult") -> list[str]:
 
 
 def as_json(result: "ComparisonResult") -> dict[str, Any]:
-    plan, task, request = result.plan, result.task, result.request
+    plan = result.plan
+    task = result.task
+    request = result.request
     return {
         "split": request.split,
         "files": task.text.source_name,
@@ -221,7 +227,8 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, Any]:
-    bleu, chrf = variant.scores["bleu"], variant.scores["chrf"]
+    bleu = variant.scores["bleu"]
+    chrf = variant.scores["chrf"]
     config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})
     errors = variant.alignment_errors
     return {

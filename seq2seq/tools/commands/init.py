@@ -179,13 +179,15 @@ def _hold_out(
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.tools.corpora import splitting
 
-    folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
+    folder = options.config.with_name(f"{options.config.stem}-data")
+    sides = _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
         if any(same_file(name, source) for name in (path, part_of(path)) for source in inputs):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
-    sizes, names = {"valid": options.hold_out, "test": 0}, {"valid": "--hold-out"}
+    sizes = {"valid": options.hold_out, "test": 0}
+    names = {"valid": "--hold-out"}
     division = splitting.divide(iter_pairs(files), sizes, _SEED, source_name(files), names)
     with made_folders(outputs["train"]):
         splitting.write_parts(files, division, outputs, sides)
@@ -208,7 +210,8 @@ def _write(path: Path, data: "DataConfig", recipe: "Recipe", command: str) -> No
 
     with open_output(path) as output:
         output.write(as_yaml(path, data, recipe, command))
-    cost, name = recipe.cost, shlex.quote(str(path))
+    cost = recipe.cost
+    name = shlex.quote(str(path))
     model = f"{recipe.sections['model']['decoder']} decoder, {cost.parameters:,} parameters"
     time = f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)}"
     speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.hardware}"

@@ -16,7 +16,8 @@ _HEAD = ("run", "languages", "decoder", "logged step", "valid BLEU", "last train
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text, runs = "folder of runs (default: runs)", Path("runs")
+    text = "folder of runs (default: runs)"
+    runs = Path("runs")
     parser.add_argument("folder", nargs="?", type=Path, default=runs, metavar="FOLDER", help=text)
 
 

@@ -52,7 +52,8 @@ def run(options: Options) -> int:
 
     (src_report, sources), (report, targets) = input_lines.read_texts([options.input, options.ref])
     translator = arguments.load_translator(options.model, options.loading)
-    total, tokens = 0.0, 0
+    total = 0.0
+    tokens = 0
     with (
         open_output(options.output) as output,
         output.kept_on_failure("the scores of the first", "pair"),

@@ -153,7 +153,8 @@ def run(options: Options) -> int:
     if options.log_format == "json":
         log_json()
     settings = arguments.requirements(options.required)
-    names, is_local = (*_LOCAL_NAMES, options.host, *options.allow_host), _is_local(options.host)
+    names = (*_LOCAL_NAMES, options.host, *options.allow_host)
+    is_local = _is_local(options.host)
     hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
     access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)

@@ -30,7 +30,8 @@ class Journal:
     """Open journal: the number of lines that are translated, and their translations."""
 
     def __init__(self, path: Path, file: IO[bytes], done: int) -> None:
-        self.path, self.done = path, done
+        self.path = path
+        self.done = done
         self._file = file
 
     @classmethod
@@ -44,14 +45,17 @@ class Journal:
         with write_errors(path), path.open("a+b") as file:
             locks.lock_file(file, path)
             file.seek(0)
-            begun, expected = file.readline(), _MARK + f"{settings}\n".encode()
+            begun = file.readline()
+            expected = _MARK + f"{settings}\n".encode()
             if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
                 text = "is not a journal of translations. Remove the file to begin again"
                 raise errors.UserError(f"{path}: {text}")
-            end, done = len(begun), 0
+            end = len(begun)
+            done = 0
             for line in file:
                 if line.endswith(b"\n"):
-                    end, done = end + len(line), done + 1
+                    end = end + len(line)
+                    done = done + 1
             journal = cls(path, file, done)
             file.seek(end)
             if begun != expected:
@@ -138,7 +142,8 @@ class SyntheticCorpus(NamedTuple):
         on_translated: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
         """Translate the lines that the journal lacks; yield each batch before it is recorded."""
-        search, size = self.search, self.beam_size
+        search = self.search
+        size = self.beam_size
         n_best = 1 if search.sampling is None else search.sampling.samples
         lines = islice(self.lines(), journal.done, None)
         while batch := list(islice(lines, batch_lines)):

@@ -47,7 +47,8 @@ def reversed_config(config: Config, run_dir: Path) -> Config:
 
     It has no placeholders for names, as those are spelled in the script of the target language.
     """
-    data, vocabulary = config.data, config.vocabulary
+    data = config.data
+    vocabulary = config.vocabulary
     swapped = DataConfig(
         src_lang=data.tgt_lang,
         tgt_lang=data.src_lang,

@@ -44,7 +44,8 @@ Epochs = Mapping[str, Epoch]  # by the name of the training; students have that 
 
 def measure_epoch(config: Config, facts: TextFacts, device: torch.device) -> Epoch:
     """Measure training steps on a sample of the text; return the cost of an epoch of all of it."""
-    sample, settings = facts.sample, config.vocabulary
+    sample = facts.sample
+    settings = config.vocabulary
     with deterministic(device):
         vocabularies = train_vocabularies(settings, sample.src, sample.tgt, config.data.tags)
         pairs = encode_pairs(sample.src, sample.tgt, vocabularies, config.data.max_length)
@@ -73,7 +74,8 @@ def epoch_of(name: str, epochs: Epochs) -> Epoch:
 
 def training_seconds(config: Config, epoch: Epoch, epoch_size: float = 1.0) -> float:
     """Return the time of a training without its validations, by its first limit."""
-    settings, limits = config.training, list[float]()
+    settings = config.training
+    limits = list[float]()
     if settings.max_epochs is not None:
         limits.append(settings.max_epochs * epoch.seconds * epoch_size)
     if settings.max_steps is not None:
@@ -100,7 +102,8 @@ def ends(steps: Sequence[Step], seconds: Mapping[str, float], jobs: int) -> dict
     Each of them starts as soon as all that it needs is there and one of the jobs is free, the first
     in the order of the steps first.
     """
-    free, ended = [0.0] * jobs, dict[str, float]()
+    free = [0.0] * jobs
+    ended = dict[str, float]()
     for step in steps:
         ready = max((ended.get(name, 0.0) for name in step.needs), default=0.0)
         start = max(heapq.heappop(free), ready)

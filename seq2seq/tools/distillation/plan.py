@@ -29,7 +29,9 @@ from seq2seq.tools.distillation.steps import (
     Workplace,
 )
 
-PLAIN, REVERSED, STUDENT = "plain", "reversed", "student"
+PLAIN = "plain"
+REVERSED = "reversed"
+STUDENT = "student"
 TEACHERS, STUDENTS = "teachers", "students"  # ensembles, and their translations
 SCORE = "score-"  # before the name of a model or an ensemble
 

@@ -63,7 +63,8 @@ class Runner:
 
     def _has_finished(self, step: Step) -> bool:
         """Return whether a step has finished; also if it was killed before that was recorded."""
-        place, record = self._place, self._record
+        place = self._place
+        record = self._record
         if record.has_finished(step, place):
             return True
         if not isinstance(step, CorpusTranslation) or not record.was_begun(step, place):
@@ -78,7 +79,8 @@ class Runner:
 
     def _begin(self, step: Step) -> None:
         """Start a step: resume it if it was begun with the same files, else from the beginning."""
-        place, record = self._place, self._record
+        place = self._place
+        record = self._record
         if not record.was_begun(step, place):
             _remove_results(step, place)
         if isinstance(step, Training):
@@ -90,7 +92,8 @@ class Runner:
     def _announce(self, step: Step, waiting: Sequence[Step], later: Sequence[Step]) -> None:
         """Log what has begun, and when all is expected to end."""
         record = self._record
-        expected, speed = record.expected, record.speed()
+        expected = record.expected
+        speed = record.speed()
         running = list(self._running.values())
         left = {
             other.name: max(0.0, speed * expected[other.name] - record.seconds(other.name))

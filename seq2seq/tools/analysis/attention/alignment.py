@@ -38,7 +38,8 @@ def align(attention: AttentionMap) -> Links:
     merged = by_words(attention)
     columns = in_text_words(merged.src_tokens, attention.source)
     rows = in_text_words(merged.tgt_tokens, attention.translation)
-    sources, targets = columns.any(axis=0), rows.any(axis=0)
+    sources = columns.any(axis=0)
+    targets = rows.any(axis=0)
     if not sources.any():
         return frozenset()
     means = rows / np.maximum(rows.sum(axis=0), 1)
@@ -57,7 +58,8 @@ def read_gold(path: Path) -> list[GoldLine]:
     """Read gold links, sure `0-0` or possible `0?1`, `0p1`; raises UserError for anything else."""
     gold = []
     for number, line in enumerate(read_lines(path), start=1):
-        sure, possible = set(), set()
+        sure = set()
+        possible = set()
         for word in line.split():
             link = LINK.fullmatch(word)
             if link is None:
@@ -112,8 +114,10 @@ def _key(word: str) -> str:
 
 def _overlap(left: Sequence[str], right: Sequence[str]) -> NDArray[np.bool_]:
     """Return a matrix [L, R]: whether, by share of the text, a word has the other's middle."""
-    (starts, ends), (right_starts, right_ends) = _shares(left)[:, :, None], _shares(right)
-    middle, right_middle = (starts + ends) / 2, (right_starts + right_ends) / 2
+    starts, ends = _shares(left)[:, :, None]
+    right_starts, right_ends = _shares(right)
+    middle = (starts + ends) / 2
+    right_middle = (right_starts + right_ends) / 2
     inside = (right_starts <= middle) & (middle < right_ends)
     overlapping: NDArray[np.bool_] = inside | ((starts <= right_middle) & (right_middle < ends))
     return overlapping

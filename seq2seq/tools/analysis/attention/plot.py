@@ -78,7 +78,8 @@ def write_attention(
     """
     check_plot_path(path)
     suffix = path.suffix.lower()
-    limit, notes = MAX_TABLES if suffix == ".html" else MAX_PANELS, list[str]()
+    limit = MAX_TABLES if suffix == ".html" else MAX_PANELS
+    notes = list[str]()
     shown = _shown(groups, limit, path, notes)
     first = next(shown, None)
     if first is None:
@@ -139,9 +140,11 @@ def _shown(groups: Iterable[Group], limit: int, path: Path, notes: list[str]) ->
 
 def map_of(translation: Translation, source: str) -> AttentionMap:
     """Return one map of a translation; it is empty if the translation has no weights."""
-    tokens, weights = (translation.src_tokens, translation.tokens), translation.attention
+    tokens = (translation.src_tokens, translation.tokens)
+    weights = translation.attention
     if weights is None:
-        tokens, weights = ([], []), np.zeros((0, 0), np.float32)
+        tokens = ([], [])
+        weights = np.zeros((0, 0), np.float32)
     return AttentionMap(source, translation.text, *tokens, weights)
 
 
@@ -175,7 +178,8 @@ def as_text(attention: AttentionMap, limit: int | None = None) -> str:
     Beyond `limit` columns of the terminal the further source tokens follow in maps below.
     """
     labels = labels_of(attention.tgt_tokens)
-    width, columns = max(map(_width, labels)), len(attention.src_tokens)
+    width = max(map(_width, labels))
+    columns = len(attention.src_tokens)
     cell = len(str(columns)) + 1
     room = columns if limit is None else max(1, (limit - width - 3) // cell)
     lines = list(attention.headings())

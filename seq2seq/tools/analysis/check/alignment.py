@@ -23,7 +23,8 @@ MIN_PAIRS = 50  # fewer are not measured
 SURE_PAIRS, MANY_PAIRS = 150, 1000  # from which low agreement is judged; strictly judged
 # Agreement below which a window is misaligned, in a text of SURE_PAIRS and of MANY_PAIRS; chance is
 # 0.5. Of the intact corpora that we have, no window of a text of MANY_PAIRS is below 0.87.
-WEAK, WEAK_OF_MANY = 0.65, 0.75
+WEAK = 0.65
+WEAK_OF_MANY = 0.75
 GOOD = 0.8  # agreement of a short text from which it counts as aligned
 TIE = 0.02  # difference of agreement up to which the evidence of the training text is preferred
 SHIFT = 0.03  # by how much the neighbours' translations agree better in a shifted window
@@ -140,7 +141,8 @@ def _stretch_words(split: Split, stretch: Stretch, pairs: int) -> dict[str, obje
     start = f"from about line {stretch.first} to {stretch.last}, there is no sign that"
     if stretch.last - stretch.first + 1 > 0.9 * pairs:
         start = "no sign that"
-    fits, cure = "", "Restore the order of the lines"
+    fits = ""
+    cure = "Restore the order of the lines"
     if stretch.offset is not None:
         fits = f"; line n of {split.src_file} fits line n{stretch.offset:+d} of {split.tgt_file}"
         cure = f"Find the missing or additional line at about line {stretch.first}"
@@ -160,7 +162,8 @@ def _measure_by_itself(sides: tuple[Words, Words], tables: list[Floats]) -> _Mea
         rival = train_tables(shifted)
         rival_agreement = float(_measure(shifted, rival, folds[:last]).agreement.mean())
         if rival_agreement > agreement + SHIFT:
-            agreement, measurement = rival_agreement, _measure(sides, rival, folds)
+            agreement = rival_agreement
+            measurement = _measure(sides, rival, folds)
     return measurement
 
 
@@ -214,7 +217,8 @@ def _stretch(agreement: Floats, shifted: dict[int, Floats], first: int, last: in
     best = max(OFFSETS, key=means.__getitem__)
     # Neighbours on both sides may be paraphrases: they are no explanation.
     explained = means[best] > max(mean, means[-best]) + SHIFT
-    start, end = max(0, first - WINDOW), min(len(agreement), last + 1 + WINDOW)
+    start = max(0, first - WINDOW)
+    end = min(len(agreement), last + 1 + WINDOW)
     gain = WEAK_OF_MANY - agreement
     if explained and mean > WEAK_OF_MANY:  # lines resemble their neighbours
         gain = shifted[best] - agreement - TIE
@@ -294,13 +298,16 @@ def _table(src: Words, tgt: Words, sizes: tuple[int, int]) -> Floats:
     links: list[Rows] = [np.zeros(0, np.int64)]  # target words with the words of their sources
     words: list[Rows] = [np.zeros(0, np.int64)]
     for row, (sources, targets) in enumerate(zip(src, tgt, strict=True)):
-        sources, targets = np.append(0, sources[sources > 0]), targets[targets > 0]
+        sources = np.append(0, sources[sources > 0])
+        targets = targets[targets > 0]
         links.append((targets[:, None] + sources.astype(np.int64) * shape[1]).ravel())
         numbers = row * tgt.shape[1] + np.arange(len(targets))
         words.append(numbers.repeat(len(sources)))
     pairs, entries = np.unique(np.concatenate(links), return_inverse=True)
-    of_word, (s, t) = np.concatenate(words), np.divmod(pairs, shape[1])
-    probs, totals = np.ones(len(pairs)), np.zeros(shape[0])
+    of_word = np.concatenate(words)
+    s, t = np.divmod(pairs, shape[1])
+    probs = np.ones(len(pairs))
+    totals = np.zeros(shape[0])
     for _ in range(ITERATIONS):
         shares = probs[entries]
         shares /= np.bincount(of_word, shares)[of_word]

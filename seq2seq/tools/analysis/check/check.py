@@ -48,7 +48,8 @@ def check(
     """
     check_folder(config, resume=False, overwrite=True)
     check_score_class(config)
-    chosen, bar_format = choose_device(device), "{desc}: {elapsed}"
+    chosen = choose_device(device)
+    bar_format = "{desc}: {elapsed}"
     with (
         deterministic(chosen),
         tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
@@ -72,7 +73,8 @@ def _parts(
     stage("training the vocabulary")
     session = _session(config, device, texts, start)
     stage("counting lines and characters")
-    vocabularies, most = session.data.vocabularies, data.max_length
+    vocabularies = session.data.vocabularies
+    most = data.max_length
     splits = {
         name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, most))
         for name, files in files_by_name(data).items()
@@ -119,9 +121,12 @@ def _session(
     config: Config, device: torch.device, texts: dict[str, ParallelText], start: LoadedRun | None
 ) -> TrainingSession:
     """Return a session in memory, as training would start it."""
-    data, files = config.data, files_by_name(config.data)
+    data = config.data
+    files = files_by_name(config.data)
     corpora = [tagged(usable(texts[name])[0], files[name].tag) for name in files if is_train(name)]
-    train, sizes, weights = joined(corpora), map(len, corpora), (text.weight for text in data.train)
+    train = joined(corpora)
+    sizes = map(len, corpora)
+    weights = (text.weight for text in data.train)
     if start is not None:
         vocabularies = start.vocabularies
     else:
@@ -136,7 +141,8 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by its split; raises UserError if one does not fit."""
     named = {}
     for name, files in files_by_name(data).items():
-        src, tgt = list[str](), list[str]()
+        src = list[str]()
+        tgt = list[str]()
         for pair, _ in pharaoh.iter_linked_pairs(files.model_copy(update={"tag": None})):
             src.append(pair[0])
             tgt.append(pair[1])
@@ -155,9 +161,11 @@ def is_train(name: str) -> bool:
 def _form_findings(
     data: DataConfig, splits: dict[str, Split], texts: dict[str, ParallelText]
 ) -> Iterator[Finding]:
-    languages, forms = (data.src_lang, data.tgt_lang), list[Finding]()
+    languages = (data.src_lang, data.tgt_lang)
+    forms = list[Finding]()
     for name, files in files_by_name(data).items():
-        split, text = splits[name], texts[name]
+        split = splits[name]
+        text = texts[name]
         for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
             forms += findings.form_findings(file, lines, languages, files.is_table)
     yield from forms
@@ -195,7 +203,8 @@ def _table_of_splits(splits: Mapping[str, Split], max_length: int) -> str:
 
 def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
     """Show the size, memory and time of the training."""
-    seconds, size = forecast.training_seconds(settings, cost), forecast.size
+    seconds = forecast.training_seconds(settings, cost)
+    size = forecast.size
     peak = "peak unknown: this system does not report it"
     if cost.peak_bytes is not None:
         where = "by torch" if cost.device.startswith("cuda") else "of the process"

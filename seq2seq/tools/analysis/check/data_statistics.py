@@ -62,14 +62,16 @@ def text_statistics(
     `max_length` is the most tokens of a side in training.
     """
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
-    src_ids, tgt_ids = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
+    src_ids = vocabularies.src.encode(text.src)
+    tgt_ids = vocabularies.tgt.encode(text.tgt)
     rows = [i for i in range(len(src)) if has_text(src[i], tgt[i])]
     first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
     ratio = float(np.median(second / first)) if rows else None
     difference = np.log((second / (ratio or 1.0) + RATIO_SLACK) / (first + RATIO_SLACK))
     outliers = np.flatnonzero(np.abs(difference) > math.log(MAX_RATIO))
     longest = map(max, map(len, src_ids), map(len, tgt_ids))
-    seen, duplicates = set[tuple[str, str]](), list[int]()
+    seen = set[tuple[str, str]]()
+    duplicates = list[int]()
     for i in rows:
         if (src[i], tgt[i]) in seen:
             duplicates.append(i + 1)

@@ -13,7 +13,8 @@ from seq2seq.tools.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message
 MANY_TOO_LONG = 0.01  # share of pairs
-MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
+MANY_SHARED_PAIRS = 0.01
+MANY_SHARED_SOURCES = 0.1
 
 UNESCAPE: str = TABLE["unescape"]  # command that replaces HTML entities by their characters
 
@@ -62,7 +63,8 @@ def _more_than(row: dict[str, Any]) -> Callable[[Split], Iterator[str]]:
 
     def warnings(split: Split) -> Iterator[str]:
         lines = getattr(split.statistics, row["field"])
-        count, total = len(lines), split.statistics.lines
+        count = len(lines)
+        total = split.statistics.lines
         if count > row["most"] * total:
             fate = "skipped" if split.name != "test" else "scored as they are"
             words = {"pairs": counted(count, "pair"), "share": percent(count / total), "fate": fate}
@@ -121,7 +123,8 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
 
 def _too_long(train: Split, max_length: int) -> Finding:
     lines = train.statistics.too_long
-    share, many = len(lines) / train.statistics.lines, counted(len(lines), "pair")
+    share = len(lines) / train.statistics.lines
+    many = counted(len(lines), "pair")
     limit = f"more than {max_length} tokens on a side (data.max_length)"
     skipped = f"will be skipped ({list_lines(lines)})"
     if not lines:
@@ -135,7 +138,8 @@ def _too_long(train: Split, max_length: int) -> Finding:
 def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
     """Judge how many lines of `split` occur in `other`, on which the model is trained."""
     lines = split.statistics.lines
-    pairs, sources = len(shared.pairs), len(shared.sources)
+    pairs = len(shared.pairs)
+    sources = len(shared.sources)
     text = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {reference.name}"
     if pairs > MANY_SHARED_PAIRS * lines:
         places = f"{list_lines(shared.pairs)} of {split.name}"
@@ -163,10 +167,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-SPACED, ATTACHED = (
-    re.compile(r"\s[.,。、](?=\s|$)"),
-    re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
-)
+SPACED = re.compile(r"\s[.,。、](?=\s|$)")
+ATTACHED = re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]")
 FORMS = [
     (check, row["text"], name, re.compile(pattern))
     for check, row in TABLE["forms"].items()
@@ -203,7 +205,8 @@ def form_findings(
             text = form.format(name=name, example=example, lines=list_and_count(numbers))
             yield Finding(check, True, f"{file}: {text}")
     sample = sample_of(lines, SAMPLE)
-    spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
+    spaced = set(_matching(SPACED, sample))
+    attached = set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
     if total >= MIN_LINES and len(spaced) > MANY * total:
         text = TABLE["tokenised"].format(lines=list_and_count(_matching(SPACED, lines)))
@@ -221,7 +224,8 @@ def not_language(lines: Sequence[str]) -> str | None:
     unnatural = {row: kind for row, line in rows.items() if (kind := _kind(line))}
     if len(rows) < MIN_LINES or len(unnatural) <= MANY * len(rows):
         return None
-    kinds, first = " or ".join(dict.fromkeys(unnatural.values())), next(iter(unnatural))
+    kinds = " or ".join(dict.fromkeys(unnatural.values()))
+    first = next(iter(unnatural))
     example = rows[first] if len(rows[first]) <= 40 else f"{rows[first][:37]}..."
     share = 100 * len(unnatural) / len(rows)
     return f"line {first}: {share:.0f}% of the lines are {kinds}, such as {example!r}"

@@ -23,7 +23,8 @@ from seq2seq.training.stopping import last_step_of, raise_limits
 from seq2seq.training.threads import restored_threads, settle_threads
 
 WARM_UP_STEPS = 3  # not measured
-MIN_STEPS, MAX_STEPS = 5, 40
+MIN_STEPS = 5
+MAX_STEPS = 40
 MAX_SECONDS, MIN_STEPS_SECONDS = 6.0, 30.0  # to measure up to MAX_STEPS; for the first MIN_STEPS
 HIGH_MEMORY = 0.6  # share of machine memory; later training may take half as much again
 
@@ -116,7 +117,8 @@ def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
 
 def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
     """Return the limit that is expected to end training; None if only patience ends it."""
-    needed, minutes = cost.all_seconds, settings.max_minutes
+    needed = cost.all_seconds
+    minutes = settings.max_minutes
     if minutes is not None and (needed is None or 60 * minutes < needed):
         return "max_minutes"
     return None if needed is None else _limit_of_steps(settings, cost)
@@ -129,13 +131,16 @@ def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str:
 
 def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     """Check that a training fits into memory and into its time limit, and has enough steps."""
-    peak, machine = cost.peak_bytes, cost.machine_bytes
+    peak = cost.peak_bytes
+    machine = cost.machine_bytes
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
         text = TABLE["cost"]["memory"].format(peak=size(peak), machine=size(machine))
         yield Finding("memory", True, text)
     else:
         yield Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
-    needed, minutes, limit = cost.all_seconds, settings.max_minutes, ending_limit(settings, cost)
+    needed = cost.all_seconds
+    minutes = settings.max_minutes
+    limit = ending_limit(settings, cost)
     if needed is not None and minutes is not None and limit != "max_minutes":
         yield Finding("time", False, "training.max_minutes is enough for all steps")
     elif needed is not None and minutes is not None:

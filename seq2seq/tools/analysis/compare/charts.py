@@ -19,7 +19,8 @@ def curve_bands(result: ComparisonResult) -> list[Band]:
 
     The mean is taken at the steps at which all seeds were validated.
     """
-    plan, bands = result.plan, list[Band]()
+    plan = result.plan
+    bands = list[Band]()
     for variant in result.variants:
         names = [v.name for v in plan.variants if plan.trained_as(v) == variant.variant]
         curves = [dict(run.curve) for run in variant.runs if run.curve]

@@ -186,7 +186,8 @@ def _pair(baseline: VariantResult, system: VariantResult, resamples: Resamples) 
 def _score_run(
     plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: SavedProgress | None
 ) -> SeedResult:
-    folder, state = config.run_dir, state or read_progress(config)
+    folder = config.run_dir
+    state = state or read_progress(config)
     assert state is not None, "a trained run has a state"
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
     _, lost = read_saved_metrics(folder, state.counters)
@@ -197,7 +198,8 @@ def _score_run(
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    counters, key = state.counters, "target_tokens_per_second"
+    counters = state.counters
+    key = "target_tokens_per_second"
     speeds = [line.get(key, math.nan) for line in read_metrics(folder, TIMING)]
     finite = [*filter(math.isfinite, speeds)]
     costs = counters.step, counters.seconds / 60, median(finite) if finite else None

@@ -24,7 +24,8 @@ _LATEX_NAMES = {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\
 _RANGE = re.compile(r"(?<=[0-9])-(?=[0-9])")  # of source lengths
 _MINUS = re.compile(r"(?<![\w.])-(?=[0-9])")
 _MARKDOWN_SPECIAL = re.compile(r"([|*_`\\])")
-DEVIATION, INTERVAL = "sd", "95% interval"
+DEVIATION = "sd"
+INTERVAL = "95% interval"
 
 
 class Cell(NamedTuple):
@@ -84,7 +85,8 @@ class Table(NamedTuple):
 
     def _full_names(self) -> list[str]:
         """Return the heads, those of a deviation or interval after the column that has it."""
-        names, of_column = list[str](), ""
+        names = list[str]()
+        of_column = ""
         for head in self.head:
             if head in (DEVIATION, INTERVAL):
                 names.append(f"{of_column} {head}")
@@ -169,7 +171,8 @@ def variant_table(result: ComparisonResult) -> Table:
 
 
 def _variant_cells(result: VariantResult) -> Iterator[Cell]:
-    runs, errors = result.runs, result.alignment_errors
+    runs = result.runs
+    errors = result.alignment_errors
     speeds = [run.tokens_per_second for run in runs if run.tokens_per_second is not None]
     yield Cell(result.variant.name)
     for key in COMPARED:

@@ -151,7 +151,9 @@ def _read_variants(
 
     The last part of an entry precedes its errors. Raises ConfigError with those of all.
     """
-    variants, notes, errors = list[Variant](), list[str](), list[str]()
+    variants = list[Variant]()
+    notes = list[str]()
+    errors = list[str]()
     for name, path, overrides, place in entries:
         try:
             config, ignored = read_config_file(path, overrides())

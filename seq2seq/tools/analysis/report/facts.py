@@ -113,7 +113,8 @@ def gather(run: Path, how: Scoring) -> RunFacts:
     config = run_config.read_config(run)
     run_config.check_exists(run / BEST)
     header, shapes = tensor_file.read_header(run / BEST)
-    scored, unscored = None, ""
+    scored = None
+    unscored = ""
     default: Split = "test" if config.data.test is not None else "valid"
     split = how.split or default
     files = config.data.valid if split == "valid" else config.data.test
@@ -163,7 +164,8 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
     if dated := [line for line in lines if _DATE.match(line)]:
         # After the last step there may be the log of a resumed run that had finished before.
         steps = [line for line in dated if line[20:25] == "step "]
-        start, end = dated[0][:16], (steps or dated)[-1][:16]
+        start = dated[0][:16]
+        end = (steps or dated)[-1][:16]
         rows["trained"] = f"{start} to {end[11:] if end[:10] == start[:10] else end}"
     if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:
         rows["trained on"] = devices[-1]
@@ -177,7 +179,8 @@ def _samples(path: Path) -> list[SampleHistory]:
     for line in text.splitlines():
         try:
             fields = json.loads(line)
-            number, step = int(fields["line"]), int(fields["step"])
+            number = int(fields["line"])
+            step = int(fields["step"])
             texts = [str(fields[key]) for key in ("source", "reference", "translation")]
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             continue

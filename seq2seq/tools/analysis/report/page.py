@@ -81,7 +81,8 @@ def keys_unlike_defaults(config: Config) -> dict[str, str]:
         "training": {"max_epochs": 1},
     }
     defaults = Config.model_validate(least, context=LoadContext()).model_dump(mode="json")
-    default_values, values = leaves(defaults), leaves(tree)
+    default_values = leaves(defaults)
+    values = leaves(tree)
     always = ("model.decoder", "training.max_epochs")
     return {
         key: show(value)
@@ -109,7 +110,8 @@ def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
     if len(scored) == 2:
         rows = [("", *names, "p")]
         hypotheses, other_hypotheses = (text.hypotheses for text in scored)
-        answers, segmentation = [first.references], first.segmentation
+        answers = [first.references]
+        segmentation = first.segmentation
         pairs = metrics.compare(hypotheses, other_hypotheses, answers, segmentation=segmentation)
     for key, value in first.scores.items():
         if len(scored) == 1:
@@ -143,7 +145,8 @@ def _interval(value: metrics.Score) -> str:
 def _charts(runs: Sequence[RunFacts]) -> str:
     if (note := matplotlib_note()) is not None:
         return f"<p>No charts: {_text(note)}</p>"
-    names, figures = _names(runs), []
+    names = _names(runs)
+    figures = []
     scored = {name: run.scored for name, run in zip(names, runs, strict=True) if run.scored}
     if scored and (groups := next(iter(scored.values())).buckets):
         unit = next(iter(scored.values())).unit.name
@@ -174,7 +177,8 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
     if any(line.maps for line in scored.worst):
         yield SCALE
     for line in scored.worst:
-        score, texts = line.score, {"translation": line.translation}
+        score = line.score
+        texts = {"translation": line.translation}
         heading = f"Line {line.number:,}: BLEU {score.bleu:.1f}, chrF2 {score.chrf:.1f}"
         yield f"<section><h3>{heading}</h3>{_sentence(line, texts, run)}"
         maps = _maps(line.maps)
@@ -252,9 +256,11 @@ def _sentence(
     line: ScoredSentence | SampleHistory, translations: dict[str, str], run: RunFacts
 ) -> str:
     """Return source, reference and translations; what differs is marked, of one in both."""
-    data, reference = run.config.data, line.reference
+    data = run.config.data
+    reference = line.reference
     first, *others = translations.values()
-    tgt, shown = data.tgt_lang, _text(reference) if others else _marked(reference, first)
+    tgt = data.tgt_lang
+    shown = _text(reference) if others else _marked(reference, first)
     rows = [
         ("source", _text(line.source), data.src_lang, ""),
         ("reference", shown, tgt, " class=reference"),
