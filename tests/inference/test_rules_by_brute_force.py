@@ -236,30 +236,31 @@ def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list
     return banned
 
 
-def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
-    """A reused slot starts without history."""
-    options = SearchOptions(2, no_repeat_ngram=2)
-    states = rule_states(options, 3)
-    sentence = make_sentence(Request([4], 9), options)
+BIGRAMS = SearchOptions(2, no_repeat_ngram=2)
+SENTENCE = make_sentence(Request([4], 9), BIGRAMS)
+
+
+def states_after_three_tokens() -> RuleStates:
+    """Return the states of two hypotheses in each of three slots."""
+    states = rule_states(BIGRAMS, 3)
     for slot in range(3):
-        states.begin(slot, sentence)
+        states.begin(slot, SENTENCE)
     states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
     for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
         states.advance(np.array(tokens), np.array([[0, 1]] * 3), np.zeros((3, 2)))
+    return states
+
+
+def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
+    """A reused slot starts without history."""
+    states = states_after_three_tokens()
     assert forbidden_by(states, [3] * 3, 9) == [[5], [4], [], [5], [], [6]]
-    states.begin(0, sentence)
+    states.begin(0, SENTENCE)
     assert forbidden_by(states, [0, 3, 3], 9) == [[EOS_ID], [], [], [5], [], [6]]
 
 
 def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
-    options = SearchOptions(2, no_repeat_ngram=2)
-    states = rule_states(options, 3)
-    sentence = make_sentence(Request([4], 9), options)
-    for slot in range(3):
-        states.begin(slot, sentence)
-    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
-    for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        states.advance(np.array(tokens), np.array([[0, 1]] * 3), np.zeros((3, 2)))
+    states = states_after_three_tokens()
     states.keep([2, 0])
     assert forbidden_by(states, [3] * 2, 9) == [[], [6], [5], [4]]
 
