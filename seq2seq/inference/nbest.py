@@ -89,8 +89,8 @@ def merged(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def below(first: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates of other texts that score no more than the first one."""
-    most = first.hypothesis.score
-    return [c for c in candidates if c.text != first.text and c.hypothesis.score <= most]
+    highest_score = first.hypothesis.score
+    return [c for c in candidates if c.text != first.text and c.hypothesis.score <= highest_score]
 
 
 def extend(candidates: list[Candidate], wider: Sequence[Candidate]) -> None:
@@ -98,8 +98,8 @@ def extend(candidates: list[Candidate], wider: Sequence[Candidate]) -> None:
 
     They enter it below its first entry only: the best translation does not depend on `n_best`.
     """
-    first, *further = candidates
-    ranked = sorted([*further, *below(first, wider)], key=lambda c: -c.hypothesis.score)
+    first, *lower_entries = candidates
+    ranked = sorted([*lower_entries, *below(first, wider)], key=lambda c: -c.hypothesis.score)
     candidates[1:] = merged(ranked)
 
 

@@ -36,8 +36,8 @@ class Requirements:
     def _marks(self) -> tuple[int, ...]:
         """Return the tokens that consist of marks that end sentences."""
         tgt = self._vocabularies.tgt
-        spelled = [token.strip(SPACE) for token in tgt.tokens(range(len(tgt)))]
-        return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
+        spelled_words = [token.strip(SPACE) for token in tgt.tokens(range(len(tgt)))]
+        return tuple(i for i, text in enumerate(spelled_words) if text and not text.strip(MARKS))
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
         """Return the tokens of final marks for a source of one sentence, else none."""

@@ -51,10 +51,10 @@ def placed(
 
 def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> list[range] | None:
     """Return the source tokens of each term's phrase; None if the tokens do not spell the text."""
-    spelled = "".join(tokens).replace(SPACE, " ")
-    if spelled.strip(" ") != " ".join(text.split()):
+    spelled_text = "".join(tokens).replace(SPACE, " ")
+    if spelled_text.strip(" ") != " ".join(text.split()):
         return None
-    shift = len(spelled) - len(spelled.lstrip(" "))
+    shift = len(spelled_text) - len(spelled_text.lstrip(" "))
     ends = np.cumsum([len(token) for token in tokens])
     firsts = np.searchsorted(ends, [term.start + shift for term in terms], side="right")
     lasts = np.searchsorted(ends, [term.end + shift for term in terms], side="left")
@@ -94,19 +94,20 @@ def _places(weights: Array, words: Sequence[range], spans: Sequence[range]) -> l
     words_of = [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
     attention = np.array(words_of)  # [terms, words]
     places: dict[int, range] = {}
-    taken = np.zeros(len(words), bool)
+    is_taken = np.zeros(len(words), bool)
     while len(places) < len(spans):
-        free = np.where(taken[None], 0.0, attention)
-        free[list(places)] = 0
-        term, best = np.unravel_index(int(free.argmax()), free.shape)
-        if free[term, best] < MIN_ATTENTION:
+        free_attention = np.where(is_taken[None], 0.0, attention)
+        free_attention[list(places)] = 0
+        term, best = np.unravel_index(int(free_attention.argmax()), free_attention.shape)
+        if free_attention[term, best] < MIN_ATTENTION:
             return None
         first = last = int(best)
-        belongs = free[term] >= np.maximum(SHARED * free[term, best], attention.max(axis=0))
+        least_attention = np.maximum(SHARED * free_attention[term, best], attention.max(axis=0))
+        belongs = free_attention[term] >= least_attention
         while first and belongs[first - 1]:
             first -= 1
         while last + 1 < len(words) and belongs[last + 1]:
             last += 1
-        taken[first : last + 1] = True
+        is_taken[first : last + 1] = True
         places[int(term)] = range(words[first].start, words[last].stop)
     return [places[term] for term in range(len(spans))]

@@ -126,12 +126,12 @@ def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) ->
         return replace(parts[0], n_best=_filled(parts[0].n_best, n_best))
     lists = [part.n_best for part in parts]
     if by_score and n_best > 1:
-        joined = _filled(_best_joined(lists, n_best), n_best)
+        joined_entries = _filled(_best_joined(lists, n_best), n_best)
     else:
-        filled = (_filled(entries, n_best) for entries in lists)
-        joined = [_join_entries(entries) for entries in zip(*filled, strict=True)]
+        filled_lists = (_filled(entries, n_best) for entries in lists)
+        joined_entries = [_join_entries(entries) for entries in zip(*filled_lists, strict=True)]
     return Translation(
-        joined,
+        joined_entries,
         [token for part in parts for token in part.src_tokens],
         parts=len(parts),
         notes=[note for part in parts for note in part.notes],
@@ -146,22 +146,23 @@ def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBe
     L (r - s), a sum over its entries: those with the MAX_COMBINATIONS largest are compared.
     """
     first = _join_entries([entries[0] for entries in lists])
-    combined: list[tuple[float, list[NBestEntry]]] = [(0.0, [])]
+    combinations: list[tuple[float, list[NBestEntry]]] = [(0.0, [])]
     for entries in lists:
         gains = [len(entry.tokens) * (entry.score - first.score) for entry in entries]
-        longer = (
-            (total + gain, [*before, entry])
-            for total, before in combined
+        extended = (
+            (total + gain, [*earlier_entries, entry])
+            for total, earlier_entries in combinations
             for gain, entry in zip(gains, entries, strict=True)
         )
-        combined = nlargest(MAX_COMBINATIONS, longer, key=itemgetter(0))
-    joined = {first.text: first}
-    for _, chosen in combined:
-        entry = _join_entries(chosen)
-        earlier = joined.get(entry.text)
-        if entry.score <= first.score and (earlier is None or entry.score > earlier.score):
-            joined[entry.text] = entry
-    return sorted(joined.values(), key=lambda entry: (-entry.score, entry is not first))[:n_best]
+        combinations = nlargest(MAX_COMBINATIONS, extended, key=itemgetter(0))
+    best_by_text = {first.text: first}
+    for _, entries in combinations:
+        entry = _join_entries(entries)
+        rival = best_by_text.get(entry.text)
+        if entry.score <= first.score and (rival is None or entry.score > rival.score):
+            best_by_text[entry.text] = entry
+    entries = sorted(best_by_text.values(), key=lambda entry: (-entry.score, entry is not first))
+    return entries[:n_best]
 
 
 def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
@@ -188,9 +189,10 @@ def _join_texts(texts: list[str]) -> str:
 
 def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | None:
     """Return the parts' attention weights as blocks of one matrix; None if a part has none."""
-    known = [part for part in parts if part is not None]
-    is_complete = len(known) == len(parts)
-    return AttentionBlocks([b for part in known for b in part.blocks]) if is_complete else None
+    present_parts = [part for part in parts if part is not None]
+    if len(present_parts) < len(parts):
+        return None
+    return AttentionBlocks([block for part in present_parts for block in part.blocks])
 
 
 def _filled(entries: list[NBestEntry], n_best: int) -> list[NBestEntry]:

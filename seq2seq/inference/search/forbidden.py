@@ -59,21 +59,23 @@ class Forbidden:
 
     def _after(self, state: State, token: int) -> State:
         """Return the state after a token."""
-        before, start = state
+        earlier_text, start = state
         text, undecoded = self._decoded(start, token)
-        return self._phrases.after(before, text), undecoded
+        return self._phrases.after(earlier_text, text), undecoded
 
     def _forbidden_tokens(self, state: State, is_last: bool) -> NDArray[np.int64]:
         """Return the tokens [M] that a state forbids; `is_last` if end-of-sentence must follow."""
-        before, start = state
+        earlier_text, start = state
         is_last = is_last or self._are_words
         undecoded = _NO_CHARACTER if start else ""  # printed before a token that is no byte
-        if self._phrases.complete(before, undecoded, is_last=False):
+        if self._phrases.complete(earlier_text, undecoded, is_last=False):
             tokens = {EOS_ID, *self._ids}
         else:
-            tokens = self._completing(self._phrases.after(before, undecoded), is_last)
-        if start or self._phrases.complete(before, _NO_CHARACTER, is_last=True):
-            tokens |= {i for i in self._bytes if self._byte_completes(before, start, i, is_last)}
+            tokens = self._completing(self._phrases.after(earlier_text, undecoded), is_last)
+        if start or self._phrases.complete(earlier_text, _NO_CHARACTER, is_last=True):
+            tokens |= {
+                i for i in self._bytes if self._byte_completes(earlier_text, start, i, is_last)
+            }
         return np.array(sorted(tokens), np.int64)
 
     def _decoded(self, start: bytes, token: int) -> tuple[str, bytes]:
@@ -82,27 +84,27 @@ class Forbidden:
             return _characters(start + bytes([self._bytes[token]]))
         return (_NO_CHARACTER if start else "") + self._tokens[token], b""
 
-    def _byte_completes(self, before: str, start: bytes, token: int, is_last: bool) -> bool:
+    def _byte_completes(self, earlier_text: str, start: bytes, token: int, is_last: bool) -> bool:
         """Return whether a byte completes a phrase, or ends its word, or inevitably does so."""
         text, undecoded = self._decoded(start, token)
         if not undecoded:
-            return self._phrases.complete(before, text, is_last)
-        after = self._phrases.after(before, text)
+            return self._phrases.complete(earlier_text, text, is_last)
+        text_so_far = self._phrases.after(earlier_text, text)
         return (
-            self._phrases.complete(before, text, is_last=False)
-            or (is_last and self._phrases.complete(after, _NO_CHARACTER, is_last))
-            or (self._phrases.ends_word(after) and not _may_continue(undecoded))
+            self._phrases.complete(earlier_text, text, is_last=False)
+            or (is_last and self._phrases.complete(text_so_far, _NO_CHARACTER, is_last))
+            or (self._phrases.ends_word(text_so_far) and not _may_continue(undecoded))
         )
 
-    def _completing(self, before: str, is_last: bool) -> set[int]:
+    def _completing(self, earlier_text: str, is_last: bool) -> set[int]:
         """Return the tokens of text that complete a phrase, or end its word, after others.
 
         A phrase starts within the token, or with a suffix of the text.
         """
-        if not before:
+        if not earlier_text:
             return {i for i in self._ids if self._phrases.complete("", self._tokens[i], is_last)}
-        tokens = set(self._ending_word if self._phrases.ends_word(before) else ())
-        for suffix in self._phrases.suffixes(before):
+        tokens = set(self._ending_word if self._phrases.ends_word(earlier_text) else ())
+        for suffix in self._phrases.suffixes(earlier_text):
             for remainder, at_word_end in self._phrases.continuing(suffix):
                 first = bisect_left(self._sorted, remainder)
                 end = bisect_left(self._sorted, remainder + _HIGHEST, first)

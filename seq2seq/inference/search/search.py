@@ -52,17 +52,17 @@ def search(
         make_sentence(request, options, sample) for request in requests for sample in range(samples)
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
-    missing = [samples] * len(requests)
+    unfinished_samples = [samples] * len(requests)
     workers = engine.workers(len(sentences))
-    waiting = [
+    waiting_queues = [
         _Queue(width, deque((number, sentences[number]) for number in numbers), workers)
         for width, numbers in queues(sentences)
     ]
     try:
-        for number, hypotheses in _side_by_side(engine, waiting, options, workers):
+        for number, hypotheses in _side_by_side(engine, waiting_queues, options, workers):
             results[number] = hypotheses
-            missing[number // samples] -= 1
-            if not missing[number // samples] and on_found is not None:
+            unfinished_samples[number // samples] -= 1
+            if not unfinished_samples[number // samples] and on_found is not None:
                 on_found(number // samples)
     except NonFiniteError as error:
         raise NonFiniteError(error.sentence // samples, error.value) from None
@@ -86,25 +86,25 @@ class _Queue(NamedTuple):
 
     def take(self, count: int) -> list[Entry]:
         """Return the next sentences, fewer or none if other threads have taken them."""
-        taken: list[Entry] = []
+        entries: list[Entry] = []
         with suppress(IndexError):
-            while len(taken) < count:
-                taken.append(self.entries.popleft())
-        return taken
+            while len(entries) < count:
+                entries.append(self.entries.popleft())
+        return entries
 
 
 def _side_by_side(
-    engine: Engine, waiting: Sequence[_Queue], options: SearchOptions, workers: int
+    engine: Engine, waiting_queues: Sequence[_Queue], options: SearchOptions, workers: int
 ) -> Iterator[Found]:
     """Search queues in several threads; yield what these find."""
     if workers <= 1:
-        yield from _results(engine, waiting, options)
+        yield from _results(engine, waiting_queues, options)
         return
     results: SimpleQueue[Found | Future[None]] = SimpleQueue()
     is_over = Event()
 
     def work() -> None:
-        for result in _results(engine, waiting, options):
+        for result in _results(engine, waiting_queues, options):
             results.put(result)
             if is_over.is_set():
                 break
@@ -124,11 +124,13 @@ def _side_by_side(
             is_over.set()
 
 
-def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
+def _results(
+    engine: Engine, waiting_queues: Sequence[_Queue], options: SearchOptions
+) -> Iterator[Found]:
     """Search queues, or what other threads leave of them, one after the other."""
-    for queue in waiting:
-        while entering := queue.take(engine.slots(queue.width, options.beam_size, queue.share)):
-            unfinished = dict(entering)
+    for queue in waiting_queues:
+        while entries := queue.take(engine.slots(queue.width, options.beam_size, queue.share)):
+            unfinished = dict(entries)
             try:
                 for number, hypotheses in _Batch(engine, queue, unfinished, options).run():
                     del unfinished[number]
@@ -152,20 +154,18 @@ class _Batch:
         self.queue = queue
         self.options = options
         self.unfinished = unfinished
-        entering = list(unfinished.items())
-        count = engine.slots(queue.width, options.beam_size, len(entering))
+        entries = list(unfinished.items())
+        count = engine.slots(queue.width, options.beam_size, len(entries))
         self.slots = Slots(count)
         self.trail = Trail()
-        kind = _strategy(entering[0][1], options)
+        kind = _strategy(entries[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
-        self.encoded = self._encode(entering)
+        self.encoded = self._encode(entries)
         self.rows = engine.spread(self.encoded, options.beam_size, _step_options(kind, options))
         self.ids = np.full(count * options.beam_size, BOS_ID)
-        self._begin(np.arange(len(entering)), entering)
-        self.encoded_entries = deque[
-            tuple[int, Entry]
-        ]()  # for a slot, with their rows of `encoded`
+        self._begin(np.arange(len(entries)), entries)
+        self.encoded_entries = deque[tuple[int, Entry]]()  # next, with their rows of `encoded`
 
     def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
@@ -179,10 +179,10 @@ class _Batch:
         sources: list[Ids] = [sentence.source for _, sentence in entries]
         return self.engine.encode(sources + [[]] * (count - len(sources)), self.queue.width)
 
-    def _begin(self, slots: Array, entering: Sequence[Entry]) -> None:
+    def _begin(self, slots: Array, entries: Sequence[Entry]) -> None:
         """Start sentences in slots that hold their rows."""
-        sentences = [sentence for _, sentence in entering]
-        self.slots.begin(slots, entering, self.trail.end)
+        sentences = [sentence for _, sentence in entries]
+        self.slots.begin(slots, entries, self.trail.end)
         self.strategy.begin(slots, sentences)
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self.rules.begin(slot, sentence)
@@ -252,16 +252,16 @@ class _Batch:
             self.rows = self.engine.put(self.rows, slots, self.encoded, np.array(rows))
             self.ids[spread(slots, self.options.beam_size)] = BOS_ID
             self._begin(slots, entries)
-        busy = len(self.slots.limits) - len(free_slots)
-        needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy, 1))
-        needed = max(needed, busy)  # another search may have shrunk the engine meanwhile
-        if busy and needed < len(self.slots.limits):
-            used = np.flatnonzero(self.slots.limits > 0)
-            self._keep(np.concatenate([used, free_slots])[:needed])
+        busy_count = len(self.slots.limits) - len(free_slots)
+        needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy_count, 1))
+        needed = max(needed, busy_count)  # another search may have shrunk the engine meanwhile
+        if busy_count and needed < len(self.slots.limits):
+            busy_slots = np.flatnonzero(self.slots.limits > 0)
+            self._keep(np.concatenate([busy_slots, free_slots])[:needed])
 
-    def _encode_next(self, free: int) -> bool:
+    def _encode_next(self, free_count: int) -> bool:
         """Encode the next sentences of the queue, for free slots at least; False if it is empty."""
-        count = min(len(self.slots.limits), max(free, self.queue.share))
+        count = min(len(self.slots.limits), max(free_count, self.queue.share))
         entries = self.queue.take(count)
         if not entries:
             return False

@@ -46,14 +46,15 @@ def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> 
     """
     prefix = request.prefix if request.fixed is None else path(request.fixed)
     forced = len(prefix.states)
-    kept = tuple(dict.fromkeys(token for token in request.source if token in options.kept_ids))
-    limit = max(request.limit, 1 + len(kept))
-    limit = limit if forced + len(kept) < limit else limit + forced
-    limit = max(limit, options.min_length, forced + request.lexical.total + len(kept))
+    kept_tokens = [token for token in request.source if token in options.kept_ids]
+    placeholders = tuple(dict.fromkeys(kept_tokens))
+    limit = max(request.limit, 1 + len(placeholders))
+    limit = limit if forced + len(placeholders) < limit else limit + forced
+    limit = max(limit, options.min_length, forced + request.lexical.total + len(placeholders))
     seed = ""
     if options.sampling is not None:
         seed = f"{options.sampling.seed} {sample} {' '.join(map(str, request.source))}"
-    return Sentence(request, limit + 1, prefix, kept, seed)
+    return Sentence(request, limit + 1, prefix, placeholders, seed)
 
 
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
@@ -72,8 +73,9 @@ def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
     """
     for width, rows in by_width([sentence.source for sentence in sentences]).items():
         for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
-                yield width, chosen
+            queue = [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]
+            if queue:
+                yield width, queue
 
 
 class Slots:
@@ -88,11 +90,11 @@ class Slots:
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
         self.dead_ends = np.zeros(count, bool)  # rules left no next token to any hypothesis
 
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
+    def begin(self, slots: Array, entries: Sequence[tuple[int, Sentence]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
-        self.sentences[slots] = [number for number, _ in entering]
-        self.limits[slots] = [sentence.limit for _, sentence in entering]
-        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
+        self.sentences[slots] = [number for number, _ in entries]
+        self.limits[slots] = [sentence.limit for _, sentence in entries]
+        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entries]
         self.lengths[slots] = 0
         self.starts[slots] = step
         self.dead_ends[slots] = False

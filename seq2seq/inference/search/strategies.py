@@ -83,12 +83,12 @@ class Trail:
 
     def make_room(self, oldest: int) -> None:
         """Make room for a step, in place of those before the step `oldest`."""
-        dropped = oldest - self.first
-        used = self.end - oldest
-        if dropped + used == len(self._parts["tokens"]):
+        dropped_steps = oldest - self.first
+        used_steps = self.end - oldest
+        if dropped_steps + used_steps == len(self._parts["tokens"]):
             for name, part in self._parts.items():
-                free = np.zeros_like(part[: max(dropped, used)])
-                self._parts[name] = np.concatenate([part[dropped:], free])
+                free_places = np.zeros_like(part[: max(dropped_steps, used_steps)])
+                self._parts[name] = np.concatenate([part[dropped_steps:], free_places])
             self.first = oldest
 
     def keep(self, slots: Array) -> None:
