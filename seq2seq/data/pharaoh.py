@@ -27,7 +27,8 @@ def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]
     path = corpus.paths.get("alignment")
     if path is None:
         return ((pair, []) for pair in pairs)
-    return aligned_pairs(pairs, path, texts.source_name(corpus), corpus.tag is not None)
+    name = f"the text ({texts.source_name(corpus)})"
+    return aligned_pairs(pairs, path, name, corpus.tag is not None)
 
 
 def aligned_pairs(

@@ -340,7 +340,7 @@ def test_a_config_that_cannot_use_an_alignment_is_refused(
     ("change", "message"),
     [
         (lambda lines: [*lines[:41], "0-0 zero-one", *lines[42:]], ":42: 'zero-one' is no link"),
-        (lambda lines: lines[:-1], " lines but "),
+        (lambda lines: lines[:-1], " lines but the text ("),
         (lambda lines: [*lines, ""], " lines but "),
         (lambda lines: ["(0-0)", *lines[1:]], ":1: '(0-0)' is no link such as 0-0"),
         (lambda lines: ["0-99", *lines[1:]], ":1: 0-99: the target has "),
