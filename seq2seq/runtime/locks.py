@@ -92,8 +92,9 @@ def lock_file(file: IO[bytes], path: Path) -> None:
 
 
 def _lock_writable(folder: Path) -> FolderLock:
-    if folder.is_symlink() and not folder.exists():
-        raise UserError(f"run_dir: {folder} is a broken link; remove it or set another run_dir")
+    for path in (folder, *folder.parents):
+        if path.is_symlink() and not path.exists():
+            raise UserError(f"run_dir: {path} is a broken link; remove it or set another run_dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):

@@ -78,8 +78,9 @@ def test_the_lock_also_applies_within_one_process(tmp_path: Path) -> None:
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     (link := tmp_path / "dead").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="dead is a broken link; remove it"), exclusive_lock(link):
-        pass
+    for folder in (link, link / "runs" / "new"):
+        with pytest.raises(UserError, match="dead is a broken link; rem"), exclusive_lock(folder):
+            pass
 
 
 def test_a_new_folder_is_removed_after_a_refusal_if_it_is_empty(tmp_path: Path) -> None:
