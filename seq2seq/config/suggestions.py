@@ -32,10 +32,11 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     if close := _close(name, section_keys, _SIMILAR) or _close_start(name, section_keys):
         return _suggest(close)
     elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
+    close = _close(name, elsewhere, _SIMILAR_ELSEWHERE) or _close_start(name, elsewhere)
     return _suggest(
         key.removeprefix(f"{above}." if above else "")
         for key in ours
-        if key.rpartition(".")[2] in _close(name, elsewhere, _SIMILAR_ELSEWHERE)
+        if key.rpartition(".")[2] in close
     )
 
 

@@ -71,6 +71,8 @@ def test_common_names_of_other_tools_lead_to_existing_keys(tmp_path: Path) -> No
         ("training.maxsteps", "'max_steps'"),
         ("training.warm_up_steps", "'warmup_steps'"),
         ("model.hidden_sz", "'hidden_size'"),
+        ("hiden", "'model.hidden_size'"),  # its first word
+        ("length", "'decoding.length_penalty'"),
         ("decoding.lenght_penalty", "'length_penalty'"),
     ],
 )
