@@ -17,9 +17,10 @@ from seq2seq.runtime.files import check_paths, read_bounded
 Tree = dict[str, object]
 
 _MAX_BYTES = 1 << 20
-_WITHOUT_SPACE = re.compile(r"\s*(\w+:)(?=[^\s/])")  # a key, and its value at once
+_WITHOUT_SPACE = re.compile(r"\s*(\w+:)(?=[^ \t\r\n/])")  # a key, and its value at once
 _PLAIN_TAGS = ("str", "map", "seq")
 NULLS = ("", "~", "null", "Null", "NULL")
+CURLY = "is within curly quotation marks; use ' or \""
 
 
 @dataclass
@@ -137,7 +138,7 @@ def _lacks_space(text: str, wrong: int, document: Document) -> bool:
     return False
 
 
-def _within_curly_marks(value: str) -> bool:
+def within_curly_marks(value: str) -> bool:
     """Return whether a value has the quotation marks of a word processor, which YAML keeps."""
     if len(value) < 2 or value.isascii():
         return False
@@ -176,8 +177,8 @@ def read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
     if isinstance(node, yaml.MappingNode):
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
-        if node.style is None and _within_curly_marks(node.value):
-            text = f"{'.'.join(path)}: {node.value} is within curly quotation marks; use ' or \""
+        if node.style is None and within_curly_marks(node.value):
+            text = f"{'.'.join(path)}: {node.value} {CURLY}"
             document.issues.append(ConfigIssue(document.lines[path], text))
         return None if node.style is None and node.value in NULLS else str(node.value)
     entries = []

@@ -2,7 +2,7 @@
 
 import yaml
 
-from seq2seq.config.document import NULLS, Document, Tree, read_value
+from seq2seq.config.document import CURLY, NULLS, Document, Tree, read_value, within_curly_marks
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
 
 
@@ -26,6 +26,8 @@ def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
             text = "a list; change the file" if is_list else "a single value; give it a new one"
             raise ValueError(f"{'.'.join(path[:depth])} has {text}")
         section = below
+    if within_curly_marks(text):
+        raise ValueError(f"{text} {CURLY}")
     value: object = None if text in NULLS else text
     if text.startswith("{") and section_at(schema, path) is not None:
         value = _read_braces(text, path)

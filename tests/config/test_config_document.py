@@ -188,6 +188,8 @@ def test_quotation_marks_of_a_word_processor_are_named(marks: str, tmp_path: Pat
     assert text != MINIMAL
     (line,) = refusal(write_config(tmp_path, text))
     assert f"name: {marks[0]}a b{marks[1]} is within curly quotation marks; use ' or \"" in line
+    (line,) = errors_in(tmp_path, overrides=(f"data.src_lang={marks[0]}en{marks[1]}",))
+    assert f"(override): {marks[0]}en{marks[1]} is within curly quotation marks;" in line
 
 
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:

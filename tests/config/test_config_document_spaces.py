@@ -40,6 +40,7 @@ def message_for(text: str, folder: Path) -> str:
         ("model:\n  embedding_size:16\n  layers: 2\n", "embedding_size", 2),
         ("model: {embedding_size:16, layers: 2}\n", "embedding_size", 1),
         ("model:\n  dropout:\n    word:0.1\n", "word", 2),
+        ("model:\n  embedding_size:\u00a016\n  layers: 2\n", "embedding_size", 2),
     ],
 )
 def test_a_space_that_is_missing_after_a_colon_is_named(
