@@ -283,6 +283,22 @@ def test_nothing_moves_when_a_word_is_marked(opened: Open) -> None:
         assert page.locator("#details").bounding_box() == box_before
 
 
+def test_the_map_does_not_move_when_its_widest_word_is_marked(opened: Open) -> None:
+    line = {
+        "text": "a landschaftsmalerei",
+        "src_tokens": ["\u2581b", "</s>"],
+        "tgt_tokens": ["\u2581a", "\u2581landschaftsmalerei", "</s>"],
+    }
+    with opened() as page:
+        answered(page, line)
+        type_text(page, "b")
+        table = page.locator("#weights")
+        box_before = table.bounding_box()
+        page.locator("#tgt .word").last.hover()
+        expect(table.locator("tr.active th")).to_have_text("landschaftsmalerei")
+        assert table.bounding_box() == box_before
+
+
 def test_notes_stay_and_nothing_below_moves_when_a_word_is_chosen(opened: Open) -> None:
     """Notes are as high as some lines at most; a word without others in its place says so."""
     line = {
