@@ -73,7 +73,8 @@ class LanguagePairs(dict[LanguagePair, Translator]):
             fitting = [pair for pair in fitting if pair.src in sources] or fitting
         if len(fitting) > 1 and named:
             several = ", ".join(map(str, fitting))
-            raise UserError(f"source, target: {several} fit; name both languages")
+            remedy = "name both languages" if None in (src, tgt) else "use the codes of one of them"
+            raise UserError(f"source, target: {several} fit; {remedy}")
         return fitting[0]
 
     def confidences(self, text: str) -> dict[str, float]:

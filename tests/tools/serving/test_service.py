@@ -98,7 +98,7 @@ def test_of_regions_the_exact_one_decides() -> None:
     pairs = LanguagePairs(dict.fromkeys((brazil, portugal), TRANSLATOR))
     assert pairs.find("en-GB", "pt-BR") == brazil
     assert pairs.find("en-GB", "pt_pt") == portugal
-    with pytest.raises(UserError, match="en-pt-BR, en-pt-PT fit; name both languages"):
+    with pytest.raises(UserError, match="en-pt-BR, en-pt-PT fit; use the codes of one of them"):
         pairs.find("en-GB", "pt")
 
 
