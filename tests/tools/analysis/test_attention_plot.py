@@ -412,6 +412,8 @@ def test_cells_have_percentages_on_request(tmp_path: Path) -> None:
     write_attention(groups_of([plotted], ["a"]), tmp_path / "a.html", percentages=True)
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert re.findall(r'">(\d*)</td>', page) == ["", "96", "50", "50"]
+    assert "A number is a weight in percent; below 5% a cell has none." in page
     write_attention(groups_of([plotted], ["a"]), tmp_path / "b.html")
     page = (tmp_path / "b.html").read_text(encoding="utf-8")
     assert re.findall(r'">(\d*)</td>', page) == [""] * 4
+    assert "Point at a cell for its weight." in page

@@ -106,8 +106,13 @@ def page(groups: Iterable[Group], model: str = "", percentages: bool = False) ->
     """Yield the parts of a self-contained page with a table for each map."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    yield head.replace("$style", attention_map.style()).replace(
-        "$model", escape(f" of {model}" if model else "")
+    cells = "Point at a cell for its weight."
+    if percentages:
+        cells = f"A number is a weight in percent; below {attention_map.SHOWN:.0%} a cell has none."
+    yield (
+        head.replace("$style", attention_map.style())
+        .replace("$cells", cells)
+        .replace("$model", escape(f" of {model}" if model else ""))
     )
     for group in groups:
         yield '<div class="beside">\n' if len(group) > 1 else ""
