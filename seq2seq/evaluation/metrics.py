@@ -142,7 +142,8 @@ def few_differences_note(comparison: Comparison) -> str | None:
         if pair.p_value is None and pair.system.ci is not None
     ]
     lines = f"the systems differ in fewer than {MIN_SENTENCES} lines"
-    return f"no p-value of {' and '.join(untested)}: {lines}" if untested else None
+    names = " and ".join(filter(None, (", ".join(untested[:-1]), *untested[-1:])))
+    return f"no p-value of {names}: {lines}" if untested else None
 
 
 @quiet_sacrebleu()

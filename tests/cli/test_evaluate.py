@@ -144,7 +144,7 @@ def test_outputs_are_compared_with_the_first_by_their_names(
     assert 0 < p_values[1] < 0.2
     write(better, 9)
     result = call("evaluate", *options, "-r", ref, "--json", tmp_path / "json")
-    untested = "no p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines\n"
+    untested = "no p-value of BLEU, chrF2 and TER: the systems differ in fewer than 20 lines\n"
     assert f"note: {better}: {untested}" in result.err
     tree = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
     assert tree["systems"][1]["bleu"]["p_value"] is None

@@ -152,7 +152,7 @@ def test_few_differences_have_no_p_value(differing: int) -> None:
         assert pair.system.ci is not None
         assert (pair.p_value is None) == (0 < differing < bootstrap.MIN_SENTENCES)
     assert (note is None) == (comparison["bleu"].p_value is not None)
-    assert note is None or note.startswith("no p-value of BLEU and chrF2 and TER: the systems ")
+    assert note is None or note.startswith("no p-value of BLEU, chrF2 and TER: the systems ")
     if differing == 0:
         assert comparison["bleu"].p_value == 1
 

@@ -226,7 +226,7 @@ def test_the_page_of_two_runs_says_why_it_has_no_p(differing: int) -> None:
         return SplitScores("test", 5, *values, references, lines, [], None)
 
     html = _scores([scored(better), scored(worse)], ["better", "worse"])
-    reason = "No p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines."
+    reason = "No p-value of BLEU, chrF2 and TER: the systems differ in fewer than 20 lines."
     assert (reason in html) == (differing < 20)
     assert ("<td>-</td></tr>" in html) == (differing < 20)
 
