@@ -1,14 +1,13 @@
 """Queue of requests: those that arrive together are translated as one batch.
 
-Search is batch-invariant: a line has the translation that it has alone, in whatever batch. A batch
-may be a single long or dear line, so a small batch passes a large one at any of its steps.
+Search is batch-invariant: a line has the translation that it has alone, in whatever batch.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -20,15 +19,12 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime import cancellation, console
 from seq2seq.runtime.errors import UserError
-from seq2seq.tools.serving.search_thread import SearchThread
 
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
 SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
 SHARED_CHARACTERS = 2_048  # of all clients in such a batch
-LARGE = 1_024  # characters of a batch that others may pass
-PASSING = 8  # a batch may pass one that costs as many times as much, or more
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
 _CONSTRAINED = 3  # times the work of a usual line
 _MBR_PAIRS = 50  # comparisons of hypotheses that cost as much as a usual line
@@ -123,16 +119,16 @@ class _Waiting:
     translations: list[Translation] = field(default_factory=list)
 
 
-Run = Callable[[Callable[[], list[Translation]]], "asyncio.Future[list[Translation]]"]
+_Batch = dict[_Waiting, list[QueuedLine]]  # lines of each request
 
 
 class _Room:
     """Room that a batch still has; lines of a client that others wait for are few."""
 
-    def __init__(self, weight: float, is_shared: bool, characters: float) -> None:
+    def __init__(self, weight: float, is_shared: bool) -> None:
         self._weight, self._is_shared = weight, is_shared
         self._lines = float(BATCH_LINES)
-        self._characters = characters
+        self._characters = float(SHARED_CHARACTERS if is_shared else BATCH_CHARACTERS)
         self.used: dict[Hashable, float] = {}  # characters by client
 
     def has(self, client: Hashable, characters: int) -> bool:
@@ -151,37 +147,12 @@ class _Room:
         self._lines -= self._weight
 
 
-@dataclass(eq=False)
-class _Batch:
-    """Lines of requests that are searched together."""
-
-    lines: dict[_Waiting, list[QueuedLine]]
-    used: Mapping[Hashable, float]  # characters by client
-    passed: Counter[Hashable] = field(default_factory=Counter)  # likewise, of batches that passed
-
-    @property
-    def cost(self) -> float:
-        """Return the number of characters that the lines count as."""
-        return sum(self.used.values())
-
-    def lets_pass(self, waiting: _Waiting, cost: float) -> bool:
-        """Return whether a request may go first: no client passes with more than the batch costs.
-
-        A client with lines in the batch waits, as others do beside them; in a batch of its own it
-        holds up itself alone, but the lines of one request stay in order.
-        """
-        is_apart = waiting.client not in self.used or len(self.used) == 1
-        has_share = self.passed[waiting.client] + cost <= self.cost
-        return is_apart and has_share and waiting not in self.lines
-
-
 class TranslationQueue:
     """Bounded queue in front of the thread that translates; all else is done by the event loop.
 
     Small requests are not held up by large ones: a batch has lines of all requests that can share
     it, and a request that needs further batches lets those of another search go first. The client
-    that has used least is the next, and while others wait a batch has few lines of each. Small
-    batches pass a large one while it is searched, and of a client at most as much as the large one.
+    that has used least is the next, and while others wait a batch has few lines of each.
     """
 
     def __init__(self, max_lines: int) -> None:
@@ -191,18 +162,15 @@ class TranslationQueue:
         self.is_open = True
         self._requests: list[_Waiting] = []  # with lines that no batch has taken
         self._used: Counter[Hashable] = Counter()  # characters of the clients that wait
-        self._thread = SearchThread()
+        self._thread = ThreadPoolExecutor(1, "translation")
         self._work: asyncio.Task[None] | None = None
-        self._searched: list[_Batch] = []  # each but the first passes the one before it
-        self._passing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Translate what is left in the queue, then stop the thread."""
         self.is_open = False
         if self._work is not None:
             await self._work
-        await asyncio.gather(*self._passing)
-        self._thread.close()
+        self._thread.shutdown()
 
     async def translate(
         self, search: Search, lines: Sequence[QueuedLine], timeout: float, client: Hashable = None
@@ -221,7 +189,6 @@ class TranslationQueue:
         self.waiting += len(lines)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._translate_all())
-        self._let_pass()
         try:
             async with asyncio.timeout(timeout):
                 return await waiting.answer
@@ -265,47 +232,22 @@ class TranslationQueue:
 
     async def _translate_all(self) -> None:
         while self._requests:
-            clients = {waiting.client for waiting in self._requests}
-            most = SHARED_CHARACTERS if len(clients) > 1 else BATCH_CHARACTERS
-            await self._translate(self._take(self._requests, most), self._thread.run)
+            await self._translate(self._take())
 
-    def _let_pass(self) -> None:
-        """Let a small batch pass the smallest one that is searched, if there is any."""
-        smallest = min((batch.cost for batch in self._searched), default=0)
-        if smallest < LARGE:
-            return
-        most = smallest / PASSING
-        if requests := [waiting for waiting in self._requests if self._may_pass(waiting, most)]:
-            passing = self._take(requests, most)
-            for batch in self._searched:
-                batch.passed.update({client: round(used) for client, used in passing.used.items()})
-            work = self._translate(passing, self._thread.pass_others)
-            task = asyncio.create_task(work)
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
-
-    def _may_pass(self, waiting: _Waiting, most: float) -> bool:
-        """Return whether lines of a request are few enough to pass all batches in search."""
-        cost = waiting.lines[0].cost * waiting.search.weight
-        return cost <= most and all(batch.lets_pass(waiting, cost) for batch in self._searched)
-
-    def _take(self, requests: Sequence[_Waiting], characters: float) -> _Batch:
-        """Take lines of requests that can share a batch with the first one of the next client.
+    def _take(self) -> _Batch:
+        """Take lines of the requests that can share a batch with the first one of the next client.
 
         Other requests go before the remaining lines of these.
         """
-        first = min(requests, key=lambda waiting: self._used[waiting.client])
+        first = min(self._requests, key=lambda waiting: self._used[waiting.client])
         search = first.search
-        taken: dict[_Waiting, list[QueuedLine]] = {
-            waiting: [] for waiting in requests if waiting.search == search
-        }
-        ordered = sorted(taken, key=lambda waiting: self._used[waiting.client])
-        clients = {waiting.client for waiting in self._requests}
-        room = _Room(search.weight, len(clients) > 1 or bool(self._searched), characters)
-        share = max(MIN_SHARE, BATCH_LINES // len(taken))
+        batch: _Batch = {waiting: [] for waiting in self._requests if waiting.search == search}
+        ordered = sorted(batch, key=lambda waiting: self._used[waiting.client])
+        room = _Room(search.weight, len({waiting.client for waiting in self._requests}) > 1)
+        share = max(MIN_SHARE, BATCH_LINES // len(batch))
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
             for waiting in ordered:
-                lines = taken[waiting]
+                lines = batch[waiting]
                 while waiting.lines and len(lines) < most:
                     cost = waiting.lines[0].cost
                     if not room.has(waiting.client, cost):
@@ -313,52 +255,41 @@ class TranslationQueue:
                     lines.append(waiting.lines.popleft())
                     room.take(waiting.client, cost)
         self._used.update({client: round(used) for client, used in room.used.items()})
-        taken = {waiting: lines for waiting, lines in taken.items() if lines}
-        others = [waiting for waiting in self._requests if waiting not in taken]
-        self._requests = others + [waiting for waiting in taken if waiting.lines]
-        return _Batch(taken, room.used)
+        batch = {waiting: lines for waiting, lines in batch.items() if lines}
+        others = [waiting for waiting in self._requests if waiting not in batch]
+        self._requests = others + [waiting for waiting in batch if waiting.lines]
+        return batch
 
-    async def _translate(self, batch: _Batch, run: Run) -> None:
+    async def _translate(self, batch: _Batch) -> None:
         """Translate a batch and answer its requests; one that fails does not fail the others."""
-        call = run(partial(self._search, batch.lines))
-        self._searched.append(batch)
-        self._let_pass()
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self._search, batch)
         try:
             translations = iter(await call)
         except Exception as error:
-            await self._answer_failure(batch, error, run)
+            if len(batch) > 1 and not isinstance(error, _AbandonedError):
+                for waiting, lines in batch.items():
+                    await self._translate({waiting: lines})
+                return
+            if not isinstance(error, UserError | _AbandonedError):
+                console.logger.exception("a request could not be translated")
+            for waiting, lines in batch.items():
+                self.waiting -= len(lines)
+                self._drop(waiting)
+                if not waiting.answer.done():  # cancelled, or timed out
+                    waiting.answer.set_exception(error)
             return
-        finally:
-            self._searched.remove(batch)
-            self._let_pass()
-        for waiting, lines in batch.lines.items():
+        for waiting, lines in batch.items():
             self.waiting -= len(lines)
             self.translated += len(lines)
             waiting.translations += islice(translations, len(lines))
             if not (waiting.lines or waiting.answer.done()):
                 waiting.answer.set_result(waiting.translations)
 
-    async def _answer_failure(self, batch: _Batch, error: Exception, run: Run) -> None:
-        """Answer the request of a batch that failed; of several, translate each again, alone."""
-        if len(batch.lines) > 1 and not isinstance(error, _AbandonedError):
-            for waiting, lines in batch.lines.items():
-                cost = sum(line.cost for line in lines) * waiting.search.weight
-                await self._translate(_Batch({waiting: lines}, {waiting.client: cost}), run)
-            return
-        if not isinstance(error, UserError | _AbandonedError):
-            console.logger.error("a request could not be translated", exc_info=error)
-        for waiting, lines in batch.lines.items():
-            self.waiting -= len(lines)
-            self._drop(waiting)
-            if not waiting.answer.done():  # cancelled, or timed out
-                waiting.answer.set_exception(error)
-
-    def _search(self, batch: Mapping[_Waiting, Sequence[QueuedLine]]) -> list[Translation]:
+    def _search(self, batch: _Batch) -> list[Translation]:
         search = next(iter(batch)).search
         lines = list(chain(*batch.values()))
 
         def check() -> None:
-            self._thread.let_pass()
             if all(waiting.answer.cancelled() for waiting in batch):
                 raise _AbandonedError
 

@@ -28,8 +28,7 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 class Echo:
     """Translator that returns its lines in capitals and records its batches.
 
-    Until `open` is set, it holds each batch but those of `short` lines, at steps; a line "bad" is
-    refused.
+    Until `open` is set, it holds each batch; a line "bad" is refused.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,6 @@ class Echo:
         self.open = threading.Event()
         self.open.set()
         self.started = threading.Event()
-        self.ended: list[str] = []  # the first line of each batch that has been translated
 
     def translate(
         self, lines: Sequence[str], text_only: bool, **_options: Any
@@ -47,9 +45,8 @@ class Echo:
         self.batches.append(list(lines))
         self.text_only.append(text_only)
         self.started.set()
-        while not (lines[0].startswith("short") or self.open.wait(0.01)):
+        while not self.open.wait(0.01):
             check_cancelled()
-        self.ended.append(lines[0])
         if "bad" in lines:
             raise UserError("bad: is refused")
         if "broken" in lines:
@@ -383,87 +380,3 @@ def test_a_client_that_fills_the_queue_makes_room_for_another() -> None:
     assert isinstance(refused, HTTPException)
     assert refused.status_code == 503
     assert queue.waiting == 0
-
-
-LONG = "l" * 9_900  # one line, which cannot be divided
-
-
-async def held_long_line(queue: TranslationQueue, echo: Echo) -> "asyncio.Task[list[Translation]]":
-    """Let the thread search a long line of the client "long", at steps that never end."""
-    echo.open.clear()
-    task = asyncio.create_task(queue.translate(search(echo), lines_of(LONG), 600, "long"))
-    await asyncio.to_thread(echo.started.wait)
-    return task
-
-
-@pytest.mark.race
-def test_a_small_batch_passes_a_large_one_at_its_steps() -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
-        long = await held_long_line(queue, echo)
-        answers = await queue.translate(search(echo), lines_of("short"), 600, "few")
-        assert not long.done()
-        echo.open.set()
-        return [translation.text for translation in [*answers, *await long]]
-
-    texts, echo, queue = run(body)
-    assert texts == ["SHORT", LONG.upper()]
-    assert echo.ended == ["short", LONG]
-    assert (queue.waiting, queue.translated) == (0, 2)
-
-
-@pytest.mark.race
-def test_a_client_passes_with_at_most_as_much_as_the_large_batch_costs() -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> None:
-        long = await held_long_line(queue, echo)
-        lines = lines_of(*[f"short {'x' * 594}"] * 40)
-        many = asyncio.create_task(queue.translate(search(echo), lines, 600, "many"))
-        await until(lambda: queue.translated == 16)  # 17 would cost more than the long line
-        for client in ("few", "long"):
-            answer = await queue.translate(search(echo), lines_of("short"), 600, client)
-            assert answer[0].text == "SHORT"
-        assert not many.done()
-        echo.open.set()
-        await asyncio.gather(long, many)
-
-    _, echo, _ = run(body)
-    assert echo.ended.index(LONG) == 18
-    assert [len(batch) for batch in echo.batches[:19]] == [1] * 19
-
-
-@pytest.mark.race
-def test_a_batch_that_passes_may_be_passed_and_fails_alone() -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
-        long = await held_long_line(queue, echo)
-        medium = "m" * 1_200
-        passing = asyncio.create_task(
-            queue.translate(search(echo), lines_of(medium), 600, "medium")
-        )
-        await until(lambda: [medium] in echo.batches)
-        with pytest.raises(UserError):
-            await queue.translate(search(echo), lines_of("short", "bad"), 600, "few")
-        assert not passing.done()
-        echo.open.set()
-        return [(await task)[0].text for task in (long, passing)]
-
-    texts, echo, queue = run(body)
-    assert texts == [LONG.upper(), "M" * 1_200]
-    assert [line[0] for line in echo.ended] == ["s", "m", "l"]
-    assert queue.waiting == 0
-
-
-@pytest.mark.race
-def test_a_client_that_leaves_ends_what_passes_and_what_is_passed() -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> None:
-        long = await held_long_line(queue, echo)
-        medium = "m" * 100
-        passing = asyncio.create_task(queue.translate(search(echo), lines_of(medium), 600, "a"))
-        await until(lambda: [medium] in echo.batches)
-        passing.cancel()
-        await until_waiting(queue, 1)
-        assert not long.done()
-        long.cancel()
-        await until_waiting(queue, 0)
-
-    _, echo, queue = run(body)
-    assert echo.ended == []
-    assert queue.translated == 0
