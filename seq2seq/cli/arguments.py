@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli.options import (
     DecodingOverrides,
+    Models,
     PathName,
     Repeated,
     ScoreName,
@@ -98,12 +99,29 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init-from", type=Path, metavar="RUN", help=text)
 
 
-def add_model(parser: argparse.ArgumentParser, required: bool = True, more: str = "") -> None:
-    text = f"run folder; repeat for {more or 'an ensemble, which decodes as the first run does'}"
+_ENSEMBLE = "an ensemble, which decodes as the first run does"
+
+
+def add_model(
+    parser: argparse.ArgumentParser, required: bool = True, repeated: str = _ENSEMBLE
+) -> None:
+    """Accept models that translate."""
+    text = f"run folder, exported model or en-fr, the package's; repeat for {repeated}"
+    _add_model(parser, Models, text, required)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Accept run folders, whose configs and weights a command needs."""
+    _add_model(parser, Repeated, f"run folder; repeat for {_ENSEMBLE}", required=True)
+
+
+def _add_model(
+    parser: argparse.ArgumentParser, action: type[Repeated], text: str, required: bool
+) -> None:
     parser.add_argument(
         "-m",
         "--model",
-        action=Repeated,
+        action=action,
         default=[],
         required=required,
         type=PathName,

@@ -250,8 +250,9 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     with arguments.frozen_objects():
         from seq2seq.inference.loaders.load import languages_of
         from seq2seq.runs.engine_folder import is_export
+        from seq2seq.runs.packaged_models import model_folder
         from seq2seq.runs.run_config import read_config
-    first = Path(models[0])
+    first = model_folder(models[0])
     if is_export(first):
         return None, languages_of(first)[1]
     data = read_config(first).data

@@ -70,6 +70,10 @@ class Repeated(argparse._AppendAction):
         super().__call__(parser, namespace, values, option_string)
 
 
+class Models(Repeated):
+    """Collects the models that translate: run folders, exports, and names of the package's."""
+
+
 def is_override(text: str) -> bool:
     """Return whether a text is an override `section.key=value`, not the name of a file."""
     return "=" in text and not isfile(text)  # noqa: PTH113

@@ -14,6 +14,7 @@ from seq2seq.cli.options import (
     CommandLine,
     DecodingOverrides,
     Groups,
+    Models,
     Words,
     filled,
     named_scores,
@@ -44,7 +45,18 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError with the message, and where to find help unless it suggests a word."""
-        raise UserError(message if message.endswith("?") else f"{message}; see {self.prog} --help")
+        if message.endswith("?"):
+            raise UserError(message)
+        raise UserError(f"{message}{self._model_hint(message)}; see {self.prog} --help")
+
+    def _model_hint(self, message: str) -> str:
+        """Name the models of the package if the message says that a command needs a model."""
+        models = [action for action in self._actions if isinstance(action, Models)]
+        if not any("/".join(action.option_strings) in message for action in models):
+            return ""
+        from seq2seq.runs.packaged_models import packaged_hint
+
+        return packaged_hint()
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise ArgumentError for a value that is no choice; suggest a similar one."""

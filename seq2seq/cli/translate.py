@@ -203,7 +203,7 @@ def _translate_documents(options: Options, settings: "SearchSettings") -> int:
 
     texts = options.text or [input_lines.read_document(options.input)]
     translator = _load(options, settings)
-    _, language = languages_of(Path(options.model[0]))
+    _, language = languages_of(options.model[0])
     with open_output(options.output) as output:
         for text in texts:
             document = SourceDocument(text, options.form)

@@ -12,6 +12,7 @@ from seq2seq.config.schema import Config, DecodingConfig, read_config_file
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
+from seq2seq.runs.packaged_models import is_packaged, packaged_models
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types, files
 from seq2seq.runtime.errors import UnreadableFile, UserError
@@ -25,10 +26,14 @@ Read = Callable[[Path], tuple[Header, T]]
 
 
 def _similar_run(folder: Path) -> str:
-    """Return a hint at the run with the closest name in runs/ or beside a folder that is absent."""
+    """Return a hint at the closest name of a run beside a folder that is absent, or in runs/.
+
+    The models of the package are among these names.
+    """
     places = folder.parent, "runs" / folder.parent  # the second one of an absolute path is the same
     configs = [path for place in places for path in place.glob(f"*/{layout.CONFIG}")]
-    runs = {path.parent.name: path.parent for path in configs}
+    runs = {name: Path(name) for name in packaged_models()}
+    runs |= {path.parent.name: path.parent for path in configs}
     close = difflib.get_close_matches(folder.name, runs, n=1)
     return f"; did you mean '{runs[close[0]]}'?" if close else ""
 
@@ -37,6 +42,8 @@ def read_config(folder: Path) -> Config:
     """Load the config of a run folder; raises UserError if there is none."""
     if folder.is_file():
         raise UserError(f"{folder}: is a file, not a run folder; give its run_dir")
+    if is_packaged(folder):
+        raise UserError(f"{folder}: is an exported model of the package, which translates only")
     if not folder.is_dir():
         hint = _similar_run(folder) or "; `seq2seq train CONFIG` creates one"
         raise UserError(f"{folder}: no such run folder{hint}")

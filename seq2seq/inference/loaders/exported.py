@@ -38,7 +38,6 @@ def load_exported(folders: Sequence[Path], options: ModelOptions) -> LoadedModel
         max_length=first.max_length,
         device="cpu",
         source=joined(model.source for model in described),
-        name=", ".join(map(str, folders)),
     )
 
 

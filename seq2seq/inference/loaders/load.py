@@ -14,6 +14,7 @@ from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import layout
 from seq2seq.runs.engine_folder import is_export, read_description
+from seq2seq.runs.packaged_models import model_folder, packaged_hint
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 
@@ -21,7 +22,7 @@ def load(runs: Sequence[Path | str], options: ModelOptions) -> LoadedModel:
     """Load run folders or exported folders; see `Translator.load`."""
     if not runs:
         raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
-    paths = [Path(run) for run in runs]
+    paths = [model_folder(run) for run in runs]
     options = replace(options, device=str(options.device))
     exported = [path for path in paths if is_export(path)]
     if exported and len(exported) < len(paths):
@@ -31,8 +32,11 @@ def load(runs: Sequence[Path | str], options: ModelOptions) -> LoadedModel:
     if options.float16 and on_cpu:
         text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
         raise UserError(text, argument="float16", value=True)
-    if not exported:
-        return _load_runs(paths, options, on_cpu)
+    loaded = _load_exported(paths, options) if exported else _load_runs(paths, options, on_cpu)
+    return replace(loaded, name=", ".join(map(str, runs)))
+
+
+def _load_exported(paths: Sequence[Path], options: ModelOptions) -> LoadedModel:
     from seq2seq.inference.loaders.exported import load_exported
 
     return load_exported(paths, options)
@@ -68,8 +72,9 @@ def is_cpu(device: str) -> bool:
     return choose_device(device).type == "cpu"
 
 
-def languages_of(folder: Path) -> tuple[str, str]:
+def languages_of(model: Path | str) -> tuple[str, str]:
     """Return the codes of the source and target language of a run folder or an exported model."""
+    folder = model_folder(model)
     if is_export(folder):
         return read_description(folder).languages
     with _needs_train(folder):
@@ -87,4 +92,5 @@ def _needs_train(folder: Path) -> Iterator[None]:
     except UserError:
         if folder.is_dir():
             raise
-        raise UserError(f"{folder}: no such folder{suggest_file(folder)}") from None
+        hint = suggest_file(folder) or packaged_hint()
+        raise UserError(f"{folder}: no such folder{hint}") from None

@@ -25,5 +25,4 @@ def model_of(
         max_length=first.config.data.max_length,
         device=device,
         source=first.source,
-        name=", ".join(map(str, folders)),
     )

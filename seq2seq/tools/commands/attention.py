@@ -149,7 +149,7 @@ def _check_beside(run: str, other: str) -> None:
         raise UserError(f"attention --beside {other}: is the run of -m; name another")
     from seq2seq.inference.loaders.load import languages_of
 
-    pairs = ["-".join(languages_of(Path(name))) for name in (run, other)]
+    pairs = ["-".join(languages_of(name)) for name in (run, other)]
     if pairs[0] != pairs[1]:
         text = f"translates {pairs[1]}, and {run} {pairs[0]}"
         raise UserError(f"attention --beside {other}: {text}; name a run of the same languages")

@@ -18,7 +18,7 @@ from seq2seq.tools.commands import distill
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_model(parser)
+    arguments.add_run(parser)
     text = "monolingual text of the target language, one sentence per line, also compressed"
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     distill.add_corpus(parser)

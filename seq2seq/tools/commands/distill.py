@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_model(parser)
+    arguments.add_run(parser)
     arguments.add_input(parser, default="data.train of the teacher's config")
     add_corpus(parser)
 

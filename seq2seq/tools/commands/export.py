@@ -12,7 +12,7 @@ from seq2seq.runtime.console import logger, say, size_in_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_model(parser)
+    arguments.add_run(parser)
     arguments.add_output_folder(parser, "folder to write", required=True)
     text = "int8 weights: a quarter of the size, faster, nearly identical output"
     parser.add_argument("--int8", action="store_true", help=text)

@@ -47,7 +47,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_model(parser, required=False, more="further pairs of languages")
+    arguments.add_model(parser, required=False, repeated="further pairs of languages")
     text = "address to listen on (default: 127.0.0.1, this machine alone)"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
@@ -135,7 +135,10 @@ def run(options: Options) -> int:
         print(_health(options.host, options.port))
         return 0
     if not options.model:
-        raise UserError("serve needs -m RUN; `seq2seq runs` lists those of a folder")
+        from seq2seq.runs.packaged_models import packaged_hint
+
+        text = "serve needs -m RUN; `seq2seq runs` lists those of a folder"
+        raise UserError(f"{text}{packaged_hint()}")
     for module in ("fastapi", "jinja2", "python_multipart", "uvicorn"):
         if not is_installed(module):
             raise not_installed(f"serve needs {module.replace('_', '-')}", "serve")

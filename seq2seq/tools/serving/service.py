@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
@@ -125,7 +124,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     """Load the translator of each run; raises UserError if two translate the same languages."""
     places: dict[LanguagePair, str] = {}
     for run in runs:
-        pair = LanguagePair(*languages_of(Path(run)))
+        pair = LanguagePair(*languages_of(run))
         if pair in places:
             text = f"translates {pair.src} to {pair.tgt}, as {places[pair]} does"
             raise UserError(f"{run}: {text}, and a request names languages only; serve one of them")
