@@ -61,7 +61,8 @@ CALLS = {
     ),
     "no model": Row(
         "translate",
-        "the following arguments are required: -m/--model; see seq2seq translate --help",
+        "the following arguments are required: -m/--model; the package comes with -m en-fr; "
+        "see seq2seq translate --help",
     ),
     "no alignment to evaluate": Row(
         "attention -m luong --gold test.tgt",

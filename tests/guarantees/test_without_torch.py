@@ -158,7 +158,7 @@ def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
     process = without_train("translate", "-m", str(run / "model"), "ba")
     assert (process.returncode, process.stderr) == (
         2,
-        f"seq2seq: error: {run / 'model'}: no such folder\n",
+        f"seq2seq: error: {run / 'model'}: no such folder; the package comes with -m en-fr\n",
     )
 
 
