@@ -20,10 +20,11 @@ _MARKUP = "<>&"  # of which an entity is no other form: it says that they are no
 def character_of(entity: str) -> str:
     """Return the visible character, or the space, that an entity such as `&quot;` is, or ""."""
     character = unescape(entity)
-    is_known = character != "\N{REPLACEMENT CHARACTER}"
-    is_character = is_known and len(character) == 1 and unicodedata.category(character)[0] != "C"
-    is_line_break = unicodedata.category(character[:1] or "a") in ("Zl", "Zp")
-    return character if is_character and not is_line_break else ""
+    if len(character) != 1 or character == "\N{REPLACEMENT CHARACTER}":
+        return ""
+    category = unicodedata.category(character)
+    is_line_break = category in ("Zl", "Zp")
+    return "" if is_line_break or category[0] == "C" else character
 
 
 def without_entities(text: str) -> str:

@@ -21,14 +21,19 @@ from seq2seq.text.characters import (
     is_spaced,
     is_wide,
 )
-from seq2seq.text.sentences import Words, begins_sentence, ends_in_abbreviation, next_visible
+from seq2seq.text.sentences import (
+    MAX_ADDRESS,
+    Words,
+    begins_sentence,
+    ends_in_abbreviation,
+    next_visible,
+)
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
 _BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
 _MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
 _OPENING = re.escape(OPENING)
 _ENTITY = re.compile(r"&#?\w{1,10}\Z")
-_MAX_ADDRESS = 200  # characters before a mark that are examined
 _ADDRESS_SIGNS = frozenset("/@_=\\")
 _AFTER_WORD = re.compile(  # of marks in a row the first one decides
     rf"""(?<=[^\s{_MARKS}{_OPENING}])  # a word, or a bracket or quotation mark that ends it
@@ -145,7 +150,7 @@ def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
     """
     mark = match["mark"]
     word = match["word"]
-    before = match.string[max(0, match.start() - _MAX_ADDRESS) : match.start()]
+    before = match.string[max(0, match.start() - MAX_ADDRESS) : match.start()]
     if not is_spaced(word[0]) or not is_spaced(before[-1]):
         return False
     if match["space"]:

@@ -87,7 +87,7 @@ _WORD_FROM = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING}]{{0,40}}")
 _LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
-_MAX_ADDRESS = 200  # characters on either side of a mark that are examined
+MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _MAX_LABEL = 40  # characters
 _DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
@@ -303,13 +303,10 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         return
     start = 0
     quotations = _StraightQuotations(line)
-    brackets = _embedded_brackets(line)
-    bracket = next(brackets, _NOWHERE)
-    capitals = _with_capitals(line, habits)
+    embedded = _EmbeddedText(line)
+    habits_before_lower = _habits_before_lower(line, habits)
     for boundary in _boundary(habits.further_marks).finditer(line):
-        while bracket.stop <= boundary.start():
-            bracket = next(brackets, _NOWHERE)
-        if boundary.start() in bracket:
+        if embedded.contains(boundary.start()):
             continue
         place = boundary.end()
         if boundary["joined"]:
@@ -317,20 +314,29 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         elif boundary["end"] is None:
             is_label = _is_number_label(line[start:place])
             is_end = not is_label and not quotations.end_at(place, start)
-        elif is_lower(boundary["next"]) and not _ends_before_lower(line, boundary, capitals):
+        elif _continues_in_lower_case(line, boundary, habits_before_lower) or _is_label(
+            line, start, boundary.start()
+        ):
             is_end = False
         else:
-            closing = boundary["closing"]
-            if boundary["apart"]:
-                if quotations.end_at(boundary.start("apart"), start):
-                    closing += boundary["apart"]
-                else:
-                    place = boundary.start("apart")
-            is_label = _is_label(line, start, boundary.start())
-            is_end = not is_label and _ends_sentence(line, boundary, closing, habits)
+            closing, place = _closing_and_next(boundary, quotations, start)
+            is_end = _ends_sentence(line, boundary, closing, habits)
         if is_end:
             start = place
             yield start
+
+
+class _EmbeddedText:
+    """Text in brackets after which a sentence continues; it is asked about places in order."""
+
+    def __init__(self, line: str) -> None:
+        self._spans = _embedded_brackets(line)
+        self._span = next(self._spans, _NOWHERE)
+
+    def contains(self, place: int) -> bool:
+        while self._span.stop <= place:
+            self._span = next(self._spans, _NOWHERE)
+        return place in self._span
 
 
 def _embedded_brackets(line: str) -> Iterator[range]:
@@ -367,10 +373,15 @@ def _is_continued(line: str, end: int) -> bool:
     return character in COMMAS or (character.isalpha() and not is_spaced(character))
 
 
-def _with_capitals(line: str, habits: SentenceHabits) -> SentenceHabits:
+def _habits_before_lower(line: str, habits: SentenceHabits) -> SentenceHabits:
     """Return habits without words for a line in lower case, which does not show its sentences."""
     begins_in_lower = habits.before_lower and is_lower(next(filter(str.isalpha, line), ""))
     return habits._replace(words=None) if begins_in_lower else habits
+
+
+def _continues_in_lower_case(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
+    """Return whether a sentence continues after a mark, with a word in lower case."""
+    return is_lower(boundary["next"]) and not _ends_before_lower(line, boundary, habits)
 
 
 def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
@@ -389,6 +400,21 @@ def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabit
     if word[-2:-1] == ".":  # as in `Ph.D.`
         return False
     return habits.words is None or are_words(word, habits.words)
+
+
+def _closing_and_next(
+    boundary: re.Match[str], quotations: "_StraightQuotations", start: int
+) -> tuple[str, int]:
+    """Return what closes the sentence from `start` on, and the place of the next sentence.
+
+    A straight quotation mark between spaces closes a quotation of this sentence, or opens the next.
+    """
+    closing = boundary["closing"]
+    if not boundary["apart"]:
+        return closing, boundary.end()
+    if quotations.end_at(boundary.start("apart"), start):
+        return closing + boundary["apart"], boundary.end()
+    return closing, boundary.start("apart")
 
 
 def _is_label(line: str, start: int, end: int) -> bool:
@@ -439,8 +465,8 @@ def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) ->
     is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
     if not (is_before_capital and len(word) > 1 and all(map(is_lower, word))):
         return False
-    before = line[max(0, start - _MAX_ADDRESS) : start].rpartition(" ")[2]
-    after = line[end : end + _MAX_ADDRESS].partition(" ")[0]
+    before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
+    after = line[end : end + MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")
 
 

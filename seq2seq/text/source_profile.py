@@ -295,7 +295,9 @@ class SourceProfile:
         """Return how sentences of both sides are counted, in lower case as well."""
         return (
             self.sentence_habits._replace(before_lower=True, words=None),
-            SentenceHabits(frozenset(self.tgt_abbreviations), True, self.tgt_marks),
+            SentenceHabits(
+                frozenset(self.tgt_abbreviations), before_lower=True, further_marks=self.tgt_marks
+            ),
         )
 
     def unknown_words(self, texts: Iterable[str]) -> list[str]:
@@ -507,7 +509,9 @@ def _sentences_of_pairs(
     """Return whether nearly all translations have as many sentences as their sources."""
     abbreviations = forms.find_abbreviations(tgt)
     of_src = habits._replace(before_lower=True)
-    of_tgt = SentenceHabits(frozenset(abbreviations), True, forms.find_marks(tgt))
+    of_tgt = SentenceHabits(
+        frozenset(abbreviations), before_lower=True, further_marks=forms.find_marks(tgt)
+    )
     equal = sum(
         len(split_sentences(line, of_src)) == len(split_sentences(without_entities(other), of_tgt))
         for line, other in zip(src, tgt, strict=True)

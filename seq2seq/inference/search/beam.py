@@ -81,7 +81,8 @@ class Beam(Strategy):
         is_done = self._pool.scores[:, -1] >= self._scores[:, 0] / length_norms
         if groups > 1:
             is_done = np.logical_and.reduce(is_done.reshape(-1, groups), axis=1)
-            parents += (np.arange(len(parents)) % groups * self.width)[:, None]
+            group_starts = np.arange(len(parents)) % groups * self.width
+            parents += group_starts[:, None]  # hypotheses of a group become those of its slot
         is_done |= self.slots.lengths >= self.slots.limits
         shape = len(is_done), self.options.beam_size
         tokens = tokens.reshape(shape)
