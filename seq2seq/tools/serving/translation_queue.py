@@ -4,8 +4,9 @@ Search is batch-invariant: a line has the translation that it has alone, in what
 """
 
 import asyncio
+import time
 from collections import Counter, deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -147,6 +148,23 @@ class _Room:
         self._lines -= self._weight
 
 
+class _Pace:
+    """Time that a counted character usually takes.
+
+    Characters are counted before a search, and those of some searches take several times as long as
+    those of others: what a batch has cost is known after it.
+    """
+
+    def __init__(self) -> None:
+        self._characters, self._seconds = 0.0, 0.0  # of all batches
+
+    def usual_characters(self, characters: float, seconds: float) -> float:
+        """Return the characters that usually take as long as these did."""
+        self._characters += characters
+        self._seconds += seconds
+        return seconds * self._characters / self._seconds if self._seconds else characters
+
+
 class TranslationQueue:
     """Bounded queue in front of the thread that translates; all else is done by the event loop.
 
@@ -155,13 +173,16 @@ class TranslationQueue:
     that has used least is the next, and while others wait a batch has few lines of each.
     """
 
-    def __init__(self, max_lines: int) -> None:
-        """Hold at most `max_lines` lines that are not yet translated."""
+    def __init__(self, max_lines: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        """Hold at most `max_lines` lines that are not yet translated; `clock` is in seconds."""
         self._max_lines = max_lines
+        self._clock = clock
+        self._pace = _Pace()
         self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
         self.is_open = True
         self._requests: list[_Waiting] = []  # with lines that no batch has taken
-        self._used: Counter[Hashable] = Counter()  # characters of the clients that wait
+        self._used: dict[Hashable, float] = {}  # characters of the clients that wait
+        self._searched: frozenset[Hashable] = frozenset()  # clients of the present batch
         self._thread = ThreadPoolExecutor(1, "translation")
         self._work: asyncio.Task[None] | None = None
 
@@ -220,7 +241,7 @@ class TranslationQueue:
         if client not in waiting:
             least = min((self._used[other] for other in waiting), default=0) - SHARE_CHARACTERS
             self._used[client] = max(self._used.get(client, least), least)
-            for other in self._used.keys() - waiting - {client}:
+            for other in self._used.keys() - waiting - self._searched - {client}:
                 if self._used[other] <= least or not waiting:
                     del self._used[other]
 
@@ -232,12 +253,26 @@ class TranslationQueue:
 
     async def _translate_all(self) -> None:
         while self._requests:
-            await self._translate(self._take())
+            batch, characters = self._take()
+            self._searched = frozenset(characters)
+            start = self._clock()
+            await self._translate(batch)
+            self._count(characters, self._clock() - start)
 
-    def _take(self) -> _Batch:
+    def _count(self, characters: Mapping[Hashable, float], seconds: float) -> None:
+        """Count what the clients of a batch have used: its time, by their characters."""
+        self._searched = frozenset()
+        total = sum(characters.values())
+        if total:  # not of blank lines alone
+            pace = self._pace.usual_characters(total, seconds) / total
+            for client, counted in characters.items():
+                self._used[client] += pace * counted
+
+    def _take(self) -> tuple[_Batch, dict[Hashable, float]]:
         """Take lines of the requests that can share a batch with the first one of the next client.
 
-        Other requests go before the remaining lines of these.
+        Other requests go before the remaining lines of these. Return the characters of each
+        client, too.
         """
         first = min(self._requests, key=lambda waiting: self._used[waiting.client])
         search = first.search
@@ -254,11 +289,10 @@ class TranslationQueue:
                         break
                     lines.append(waiting.lines.popleft())
                     room.take(waiting.client, cost)
-        self._used.update({client: round(used) for client, used in room.used.items()})
         batch = {waiting: lines for waiting, lines in batch.items() if lines}
         others = [waiting for waiting in self._requests if waiting not in batch]
         self._requests = others + [waiting for waiting in batch if waiting.lines]
-        return batch
+        return batch, room.used
 
     async def _translate(self, batch: _Batch) -> None:
         """Translate a batch and answer its requests; one that fails does not fail the others."""

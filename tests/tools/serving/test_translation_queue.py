@@ -28,7 +28,8 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 class Echo:
     """Translator that returns its lines in capitals and records its batches.
 
-    Until `open` is set, it holds each batch; a line "bad" is refused.
+    Until `open` is set, it holds each batch; a line "bad" is refused. A line takes no time on its
+    clock, but for a line "dear", which takes nine seconds, and "cheap", which takes one.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,10 @@ class Echo:
         self.open = threading.Event()
         self.open.set()
         self.started = threading.Event()
+        self.seconds = 0.0
+
+    def clock(self) -> float:
+        return self.seconds
 
     def translate(
         self, lines: Sequence[str], text_only: bool, **_options: Any
@@ -53,6 +58,7 @@ class Echo:
             raise ZeroDivisionError
         if "infinite" in lines:
             raise RunError("the model: is not finite")
+        self.seconds += 9 * lines.count("dear") + lines.count("cheap")
         return [Translation([NBestEntry(line.upper(), 0.0)]) for line in lines]
 
 
@@ -65,7 +71,7 @@ def run(
 ) -> tuple[Any, Echo, TranslationQueue]:
     """Run a coroutine function with a queue, which then closes."""
     echo = Echo()
-    queue = TranslationQueue(max_lines)
+    queue = TranslationQueue(max_lines, echo.clock)
 
     async def closing() -> Any:
         try:
@@ -358,6 +364,36 @@ def test_lines_of_costly_searches_are_taken_one_by_one_while_others_wait() -> No
     assert [echo.batches[number] for number in costly] == [["a"], ["b"], ["c"]]
     between = {next_number - number for number, next_number in itertools.pairwise(costly)}
     assert min(between) > 1  # the other client's lines
+
+
+def test_clients_share_the_time_of_searches_however_their_characters_are_counted() -> None:
+    """Nine lines of a client take as long as one of the other, and both count as much."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        requests = [
+            queue.translate(search(echo, rank), lines_of(*[text] * 300), 60, text)
+            for rank, text in ((1, "dear"), (2, "cheap"))
+        ]
+        tasks = list(map(asyncio.create_task, requests))
+        await until_waiting(queue, 601)
+        echo.open.set()
+        await asyncio.gather(first, *tasks)
+
+    _, echo, _ = run(body)
+    texts = [batch[0] for batch in echo.batches]
+    shared = texts[: len(texts) - texts[::-1].index("cheap")]  # until all cheap lines are answered
+    most = 2 * translation_queue.SHARE_CHARACTERS / translation_queue.LINE_CHARACTERS
+    lines = {text: sum(batch.count(text) for batch in echo.batches[: len(shared)]) for text in texts}
+    assert lines["cheap"] == 300
+    assert abs(lines["dear"] - 300 / 9) <= most
+
+
+def test_a_batch_of_blank_lines_costs_nothing() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> list[Translation]:
+        return await queue.translate(search(echo), lines_of("", ""), 60)
+
+    assert len(run(body)[0]) == 2
 
 
 def test_a_client_that_fills_the_queue_makes_room_for_another() -> None:
