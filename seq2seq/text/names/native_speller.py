@@ -15,6 +15,7 @@ gives on others.
 import json
 import math
 import unicodedata
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby, repeat
@@ -59,7 +60,7 @@ class NgramModel:
     def __init__(self, order: int, size: int) -> None:
         self.order = order
         self._size = size
-        self._counts: dict[History, dict[Symbol, float]] = {}
+        self._counts: dict[History, dict[Symbol, float]] = defaultdict(dict)
         self._totals: dict[History, float] = {}
         self._probs: dict[tuple[History, Symbol], float] = {}
 
@@ -71,12 +72,12 @@ class NgramModel:
     def add(self, symbols: Sequence[Symbol], weight: float = 1.0) -> None:
         """Count the n-grams of a sequence, its end included."""
         padded = (*self.start, *symbols, END)
-        for i in range(self.order - 1, len(padded)):
-            for size in range(self.order):
-                history = padded[i - size : i]
-                row = self._counts.setdefault(history, {})
-                row[padded[i]] = row.get(padded[i], 0.0) + weight
-                self._totals[history] = self._totals.get(history, 0.0) + weight
+        for end in range(self.order - 1, len(padded)):
+            symbol = padded[end]
+            for start in range(end - self.order + 1, end + 1):
+                row = self._counts[padded[start:end]]
+                row[symbol] = row.get(symbol, 0.0) + weight
+        self._totals = {}
         self._probs = {}
 
     def prob(self, history: History, symbol: Symbol) -> float:
@@ -86,9 +87,16 @@ class NgramModel:
             value = self.prob(history[1:], symbol) if history else 1.0 / self._size
             if row := self._counts.get(history):
                 successors = row.get(symbol, 0.0) + len(row) * value
-                value = successors / (self._totals[history] + len(row))
+                value = successors / (self._total(history, row) + len(row))
             self._probs[history, symbol] = value
         return value
+
+    def _total(self, history: History, row: Mapping[Symbol, float]) -> float:
+        """Return the sum of a row, which is added up once."""
+        total = self._totals.get(history)
+        if total is None:
+            total = self._totals[history] = sum(row.values())
+        return total
 
     def next(self, history: History, symbol: Symbol) -> History:
         """Return the history after a symbol."""
