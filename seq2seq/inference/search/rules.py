@@ -192,6 +192,8 @@ class KeepTokens(Rule):
     def missing(self, state: tuple[Ids, Sentence]) -> int:
         """Return the number of tokens that no phrase has."""
         missing, sentence = state
+        if not missing:
+            return 0
         phrases = sentence.lexical.phrases
         in_phrases = {token for phrase in phrases for token in phrase.tokens}
         return sum(token not in in_phrases for token in missing)
