@@ -6,7 +6,7 @@ the arguments are.
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
@@ -77,6 +77,16 @@ class Models(Repeated):
 def is_override(text: str) -> bool:
     """Return whether a text is an override `section.key=value`, not the name of a file."""
     return "=" in text and not isfile(text)  # noqa: PTH113
+
+
+def named(kind: Callable[[str], Any], text: str) -> Any:
+    """Return a path of a kind; an empty name, as of a variable that is not set, is refused.
+
+    To `Path` it is the working folder.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; give a name")
+    return kind(text)
 
 
 def override_or_path(text: str) -> Override | PathName:

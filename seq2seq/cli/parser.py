@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,8 +16,10 @@ from seq2seq.cli.options import (
     DecodingOverrides,
     Groups,
     Models,
+    PathName,
     Words,
     filled,
+    named,
     named_scores,
     override_or_path,
     paths_of,
@@ -37,6 +40,8 @@ class Parser(argparse.ArgumentParser):
         formatter = argparse.RawDescriptionHelpFormatter
         settings["formatter_class"] = partial(formatter, max_help_position=30)
         super().__init__(**settings, allow_abbrev=False)
+        for kind in (Path, PathName, override_or_path):
+            self.register("type", kind, partial(named, kind))
 
     def format_help(self) -> str:
         """Return the help, with the command that lists all keys if this one takes overrides."""

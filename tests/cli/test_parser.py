@@ -12,7 +12,7 @@ import pytest
 
 from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli.main import main as run_command
-from seq2seq.cli.options import CommandLine
+from seq2seq.cli.options import CommandLine, PathName, override_or_path
 from seq2seq.cli.parser import Parser, command_module, commands_of, parse
 
 COMMANDS = commands_of(GROUPS)
@@ -220,6 +220,25 @@ def test_the_options_of_a_command_have_the_declared_types(command: str) -> None:
         assert has_type(value, kind), f"{name}: {value!r} is no {kind}"
         if kind is CommandLine:
             assert value == CommandLine(words, GROUPS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_name_of_a_file_is_refused(command: str) -> None:
+    """A variable that is not set gives one, which would be the working folder."""
+    parser = Parser()
+    command_module(command, COMMANDS[command][0]).add_arguments(parser)
+    for action in parser._actions:
+        if action.type in (Path, PathName, override_or_path):
+            with pytest.raises(argparse.ArgumentError, match=r"is empty; give a name$"):
+                parser._get_value(action, "")
+
+
+def test_an_empty_name_is_refused_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "-m", "en-fr", "-i", ""]) == 2
+    usage = "see seq2seq translate --help"
+    assert capsys.readouterr().err == (
+        f"seq2seq: error: argument -i/--input: is empty; give a name; {usage}\n"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
