@@ -33,6 +33,8 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
         return _suggest(close)
     elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
     close = _close(name, elsewhere, _SIMILAR_ELSEWHERE) or _close_start(name, elsewhere)
+    if not close and (similar := _close(name, _COMMON_NAMES, _SIMILAR_ELSEWHERE)):
+        return _suggest([_COMMON_NAMES[similar[0]]])
     return _suggest(
         key.removeprefix(f"{above}." if above else "")
         for key in ours
@@ -80,7 +82,10 @@ def is_value(section: type[Section] | None) -> bool:
 
 
 def _close(name: str, names: Iterable[str], least: float) -> list[str]:
-    return difflib.get_close_matches(name[:_LONGEST], list(names), 1, least)
+    """Return the name that is similar enough, or has the same letters in another order."""
+    name = name[:_LONGEST]
+    reordered = [other for other in names if sorted(other) == sorted(name)]
+    return reordered[:1] or difflib.get_close_matches(name, list(names), 1, least)
 
 
 def _close_start(name: str, names: Iterable[str]) -> list[str]:

@@ -59,6 +59,7 @@ def _are_quotes(brackets: str) -> Iterator[str]:
 
 # Whether one of them opens or closes depends on the language: “a”, „a“, »a«, ”a”.
 _BY_CATEGORY = _marks_by_category()
+PUNCTUATION = "".join(_BY_CATEGORY.values())
 INITIAL_QUOTES = _BY_CATEGORY["Pi"]
 FINAL_QUOTES = _BY_CATEGORY["Pf"]
 OPENING = _BY_CATEGORY["Ps"] + INITIAL_QUOTES + _STRAIGHT + "\u00bf\u00a1\u2e18"

@@ -74,6 +74,8 @@ def test_common_names_of_other_tools_lead_to_existing_keys(tmp_path: Path) -> No
         ("hiden", "'model.hidden_size'"),  # its first word
         ("length", "'decoding.length_penalty'"),
         ("decoding.lenght_penalty", "'length_penalty'"),
+        ("data.train.scr", "'src'"),  # two letters exchanged
+        ("training.epoch", "'training.max_epochs'"),  # as other tools call it, nearly
     ],
 )
 def test_misplaced_or_misspelt_keys_are_recognized(tmp_path: Path, key: str, hint: str) -> None:

@@ -20,12 +20,31 @@ from seq2seq.text.sameness import sentence_key
         ("a\u00a0b\u3000c", "a b c"),
         ("ﬁn", "fin"),
         ("\ufeffa", "a"),
+        ("It\u2019s late.", "It's late."),
+        ("\u201eJa\u201c, sagt er", '"Ja", sagt er'),
+        ("\u00abOui\u00bb", "\u2018Oui\u2019"),
+        ("well \u2014 no", "well - no"),
+        ("\u00c7a va\u00a0?", "\u00c7a va ?"),
+        ("\u00c7a va ?", "\u00c7a va?"),
+        ("yes , it is .", "Yes, it is."),
+        ("it 's", "it's"),
+        ("( a )", "(a)"),
     ],
 )
 def test_equal_sentences(left: str, right: str) -> None:
     assert sentence_key(left) == sentence_key(right)
 
 
-@pytest.mark.parametrize(("left", "right"), [("a b", "ab"), ("é", "e"), ("a.", "a"), ("1", "2")])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("a b", "ab"),
+        ("é", "e"),
+        ("a.", "a"),
+        ("1", "2"),
+        ("we'll", "well"),
+        ("\u0915\u0940 \u0915", "\u0915\u0940\u0915"),
+    ],
+)
 def test_different_sentences(left: str, right: str) -> None:
     assert sentence_key(left) != sentence_key(right)
