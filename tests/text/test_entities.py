@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.text.entities import Entities, character_of, without_entities
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.line import line_of
 from seq2seq.text.long_lines import Tokenizer
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.text.steps import StepContext, apply, steps_of
 
 TOKENS = [

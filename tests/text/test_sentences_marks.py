@@ -2,8 +2,9 @@
 
 import pytest
 
+from seq2seq.text.learned_profile import MIN_LINES, describe_source
 from seq2seq.text.sentences import lacks_mark, split_ending, usual_marks, without_mark
-from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source
+from seq2seq.text.source_profile import NO_PROFILE
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
 BARE = [line[:-1] for line in PLAIN]

@@ -8,8 +8,8 @@ from cases.tiers import one_quick
 
 from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.text.characters import is_lower
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.sentences import SentenceHabits, find_marks, split_sentences
-from seq2seq.text.source_profile import describe_source
 
 
 class Script(NamedTuple):

@@ -3,7 +3,8 @@
 import pytest
 from cases.growth import LINEAR, growth
 
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing
 

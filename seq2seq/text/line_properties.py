@@ -1,0 +1,66 @@
+"""Properties of a line: the tags that begin it, its case, and the scripts of its words."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
+
+from seq2seq.text.characters import is_lower
+from seq2seq.text.names.words import script_of
+
+TITLE = 0.6  # share of words in capitals in title case
+WORDS = re.compile(r"[^\W\d_]{2,}")
+_WORDS_OR_IDEOGRAPHS = re.compile(rf"{WORDS.pattern}|[\u3400-\u9fff]")
+
+
+def leading_tags(line: str, tags: Collection[str]) -> str | None:
+    """Return the tags that begin a line, separated by spaces, or None."""
+    return " ".join(takewhile(tags.__contains__, line.split(" "))) or None
+
+
+def untagged(line: str, tags: Sequence[str]) -> str:
+    """Return a line without the tags that begin it."""
+    while tags and (first := line.partition(" "))[0] in tags:
+        line = first[2]
+    return line
+
+
+def in_capitals(line: str) -> bool:
+    """Return whether a line has several words and all its letters are capitals."""
+    return line.isupper() and len(WORDS.findall(line)) > 1
+
+
+def in_title_case(line: str) -> bool:
+    """Return whether a line has four words or more, and all but short ones begin in capitals."""
+    words = WORDS.findall(line)
+    capitals = [word[0].isupper() for word in words]
+    return (
+        len(words) > 3
+        and not line.isupper()
+        and sum(capitals) >= TITLE * len(words)
+        and all(upper or len(word) < 4 for word, upper in zip(words, capitals, strict=True))
+    )
+
+
+def in_lower_case(line: str) -> bool:
+    """Return whether a line has several words, begins with one in lower case, and so are all."""
+    return bool(first_letter(line)) and line.islower() and len(WORDS.findall(line)) > 1
+
+
+def first_letter(line: str) -> str:
+    """Return the first letter of a line if it is upper or lower case, else ""."""
+    letter = next((character for character in line if character.isalpha()), "")
+    return letter if is_lower(letter) or letter.isupper() else ""
+
+
+def scripts_of(line: str) -> Iterator[str]:
+    """Yield the script of each word of at least two letters or an ideograph, such as "LATIN".
+
+    Vowel signs are marks, not letters, to Python: Indic words would be letters alone.
+    """
+    if not line.isascii():
+        line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
+    for word in _WORDS_OR_IDEOGRAPHS.findall(line):
+        letter = next(filter(str.isalpha, word), "")
+        if letter:  # and no digit in a circle
+            yield script_of(letter)
