@@ -1,16 +1,26 @@
-"""The source profile of a training text, learned from its lines."""
+"""The source profile of a training text, learned from a sample of its lines.
+
+Each function adds what it learns to the profile; `describe_source` has the list.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from itertools import islice, takewhile
-from typing import TypedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, islice, takewhile
 
-from seq2seq.text import sentences as forms
 from seq2seq.text.characters import MARKS
-from seq2seq.text.copied_words import CopyHabits, copy_habits, share_numbers
+from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.known_words import frequent_words, record_of
+from seq2seq.text.learned_sentences import (
+    endings_of,
+    find_abbreviations,
+    find_marks,
+    usual_marks,
+    words_after_ordinals,
+)
 from seq2seq.text.line_properties import (
     WORDS,
     first_letter,
@@ -24,7 +34,14 @@ from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
-from seq2seq.text.sentences import SentenceHabits, has_letters, split_affixes, split_sentences
+from seq2seq.text.sentences import (
+    NUMBER,
+    SentenceHabits,
+    count_sentences,
+    has_letters,
+    is_quotation,
+    split_affixes,
+)
 from seq2seq.text.source_profile import SourceProfile, are_apart
 from seq2seq.text.writing import frequent_characters, has_inner_space
 
@@ -50,95 +67,208 @@ def describe_source(
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
-    rows = sample_rows(len(lines), MAX_LINES)
-    sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
-    least = HARDLY * len(sample)
-    entities = Entities.of(sample, least)
-    sample = list(map(entities.read, sample))
-    abbreviations = forms.find_abbreviations(sample)
-    shortened = frozenset(abbreviations)
-    marks = forms.find_marks(sample)
-    quotes = QuotesAndDashes.of(sample, least)
-    spacing = MarkSpacing.of(sample, least, shortened)
-    sentence_habits = SentenceHabits(shortened, further_marks=marks)
-    counts = sorted(len(split_sentences(line, sentence_habits)) for line in sample)
-    scripts = Counter(script for line in sample for script in set(scripts_of(line)))
-    tags = _tags(sample, symbols)
-    untagged_lines = [untagged(line, tags) for line in sample]
-    habits = copy_habits(lines, tgt) if copies else CopyHabits()
-    src_words, tgt_words = _telling_words(sample, tgt_sample)
-    most = (1 - LOWER) * len(sample)
-    affixes = [split_affixes(line, shortened, marks) for line in untagged_lines]
-    src_marks = usual_final_marks(sample, marks, least)
-    has_marks_apart = are_apart(src_marks, spacing.apart)
-    tails = ("" if has_marks_apart and forms.is_quotation(tail) else tail for *_, tail in affixes)
-    initials = Counter(letter for letter in map(first_letter, sample) if letter)
-    capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
-    return SourceProfile(
-        sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
-        abbreviations=abbreviations,
-        capitals=sum(map(in_capitals, sample)) > least,
-        scripts=sorted(name for name, count in scripts.items() if count > least),
-        knows_tags=True,
-        tags=tags,
-        translated=list(habits.translated),
-        copied_forms=list(habits.copied_forms),
-        translated_forms=list(habits.translated_forms),
-        final_marks=forms.usual_marks(sample, tgt_sample),
-        marks=marks,
-        characters=frequent_characters(sample, least),
-        src_marks=src_marks,
+    text = _TrainingText(lines, tgt, symbols)
+    profile = SourceProfile()
+    for learn in (
+        _with_tags,
+        _with_characters,
+        _with_marks,
+        _with_sentences,
+        _with_labels_and_tails,
+        _with_first_letters,
+        _with_case,
+        _with_words,
+    ):
+        profile = learn(profile, text)
+    return _with_copied_words(profile, text) if copies else profile
+
+
+class _Side:
+    """Lines of one side, and what several habits are learned from."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+
+    @cached_property
+    def endings(self) -> list[str]:
+        """Return the final mark of each line, with white space before it."""
+        return endings_of(self.lines)
+
+    @cached_property
+    def further_marks(self) -> str:
+        """Return the marks that end sentences, besides those of Unicode."""
+        return find_marks(self.lines, self.endings)
+
+    @cached_property
+    def abbreviations(self) -> list[str]:
+        """Return them without their full stop."""
+        return find_abbreviations(self.lines)
+
+    def final_marks(self, least: float) -> str:
+        """Return the marks with which more than `least` lines end, the most frequent one first."""
+        endings = Counter(map(str.strip, self.endings))
+        known = MARKS + self.further_marks
+        marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
+        return "".join(mark for mark in marks if mark in known)
+
+
+class _TrainingText:
+    """All pairs of a training text, and a sample of them, in which entities are characters."""
+
+    def __init__(self, lines: Sequence[str], tgt: Sequence[str], symbols: Sequence[str]) -> None:
+        self.all_src = lines
+        self.all_tgt = tgt
+        rows = sample_rows(len(lines), MAX_LINES)
+        sample = [lines[row] for row in rows]
+        self.least = HARDLY * len(sample)  # lines with what a text has
+        self.entities = Entities.of(sample, self.least)
+        self.src = _Side([self.entities.read(line) for line in sample])
+        self.tgt = _Side([tgt[row] for row in rows])
+        self.tags = _tags(self.src.lines, symbols)
+        self.untagged = [untagged(line, self.tags) for line in self.src.lines]
+
+    @cached_property
+    def sentence_habits(self) -> SentenceHabits:
+        """Return how the source side writes the ends of sentences."""
+        return SentenceHabits(
+            frozenset(self.src.abbreviations), further_marks=self.src.further_marks
+        )
+
+    def have(self, lines: Iterable[object]) -> bool:
+        """Return whether so many of the lines are true that the text has what they have."""
+        return sum(map(bool, lines)) > self.least
+
+
+def _with_tags(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add the symbols that begin lines."""
+    tagged = sum(map(str.__ne__, text.src.lines, text.untagged))
+    is_tagged = tagged >= (1 - LOWER) * len(text.src.lines)
+    return replace(profile, knows_tags=True, tags=text.tags, tagged=is_tagged)
+
+
+def _with_characters(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add which characters there are, and whether lines have words."""
+    src = text.src.lines
+    scripts = Counter(chain.from_iterable(set(scripts_of(line)) for line in src))
+    return replace(
+        profile,
+        characters=frequent_characters(src, text.least),
+        tgt_characters=frequent_characters(text.tgt.lines, text.least),
+        scripts=sorted(name for name, count in scripts.items() if count > text.least),
+        inner_spaces=text.have(map(has_inner_space, src)),
+        entities=list(text.entities.usual),
+        wordless=text.have(not has_letters(line) for line in src),
+    )
+
+
+def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add which marks end lines, quote and join words, and the spaces before them."""
+    quotes = QuotesAndDashes.of(text.src.lines, text.least)
+    spacing = MarkSpacing.of(text.src.lines, text.least, text.sentence_habits.abbreviations)
+    return replace(
+        profile,
+        final_marks=usual_marks(text.src.endings, text.tgt.endings),
+        marks=text.src.further_marks,
+        src_marks=text.src.final_marks(text.least),
+        tgt_marks=text.tgt.final_marks(text.least),
         opening_marks=quotes.opening,
         inner_marks=quotes.inner,
         closing_marks=quotes.closing,
         apart_marks=list(spacing.apart),
         joined_marks=spacing.joined,
-        inner_spaces=sum(map(has_inner_space, sample)) > least,
-        tgt_characters=frequent_characters(tgt_sample, least),
-        tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),
-        wordless=sum(not has_letters(line) for line in sample) > least,
-        heads=sum(bool(parts.head) for parts in affixes) > least,
-        tails=sum(map(bool, tails)) > least,
-        begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
-        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
-        knows_case=True,
-        capitalised=written_words(untagged_lines),
-        titles=sum(map(in_title_case, untagged_lines)) > least,
-        lower=sum(map(in_lower_case, untagged_lines)) > least,
-        tagged=len(untagged_lines) - sum(map(str.__eq__, sample, untagged_lines)) >= most,
-        numbers=share_numbers(sample, tgt_sample),
-        src_words=src_words,
-        tgt_words=tgt_words,
-        **_sentences_of_pairs(sample, tgt_sample, sentence_habits),
-        known_words=record_of(lines),
-        frequent_words=frequent_words(untagged_lines),
-        entities=list(entities.usual),
-        ordinal_words=forms.words_after_ordinals(sample) if forms.NUMBER in shortened else [],
     )
 
 
-class _SentencesOfPairs(TypedDict):
-    """Fields of a profile on the sentences of translations."""
+def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add how many sentences lines and their translations have, and what does not end one."""
+    src = text.src
+    counts = sorted(count_sentences(line, text.sentence_habits) for line in src.lines)
+    has_ordinals = NUMBER in src.abbreviations
+    return replace(
+        profile,
+        sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
+        abbreviations=src.abbreviations,
+        tgt_abbreviations=text.tgt.abbreviations,
+        ordinal_words=words_after_ordinals(src.lines) if has_ordinals else [],
+        equal_sentences=_are_equally_many(text),
+    )
 
-    tgt_abbreviations: list[str]
-    equal_sentences: bool
 
-
-def _sentences_of_pairs(
-    src: Sequence[str], tgt: Sequence[str], habits: SentenceHabits
-) -> _SentencesOfPairs:
+def _are_equally_many(text: _TrainingText) -> bool:
     """Return whether nearly all translations have as many sentences as their sources."""
-    abbreviations = forms.find_abbreviations(tgt)
-    of_src = habits._replace(before_lower=True)
-    of_tgt = SentenceHabits(
-        frozenset(abbreviations), before_lower=True, further_marks=forms.find_marks(tgt)
+    src = text.sentence_habits._replace(before_lower=True)
+    tgt = SentenceHabits(
+        frozenset(text.tgt.abbreviations), before_lower=True, further_marks=text.tgt.further_marks
     )
     equal = sum(
-        len(split_sentences(line, of_src)) == len(split_sentences(without_entities(other), of_tgt))
-        for line, other in zip(src, tgt, strict=True)
+        count_sentences(line, src) == count_sentences(without_entities(translation), tgt)
+        for line, translation in zip(text.src.lines, text.tgt.lines, strict=True)
     )
-    is_usual = equal >= COUNTED * len(src)
-    return {"tgt_abbreviations": abbreviations, "equal_sentences": is_usual}
+    return equal >= COUNTED * len(text.src.lines)
+
+
+def _with_labels_and_tails(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add whether lines have labels before sentences, and symbols and numbers after them.
+
+    A quotation mark apart is none of these in a text of tokens.
+    """
+    habits = text.sentence_habits
+    affixes = [
+        split_affixes(line, habits.abbreviations, habits.further_marks) for line in text.untagged
+    ]
+    has_marks_apart = are_apart(profile.src_marks, profile.apart_marks)
+    tails = (tail for *_, tail in affixes if not (has_marks_apart and is_quotation(tail)))
+    return replace(
+        profile, heads=text.have(parts.head for parts in affixes), tails=text.have(tails)
+    )
+
+
+def _with_first_letters(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add with which capitals lines begin."""
+    letters = Counter(filter(None, map(first_letter, text.src.lines)))
+    capitals = {letter: count for letter, count in letters.items() if letter.isupper()}
+    least = (1 - LOWER) * max(1, letters.total())
+    return replace(
+        profile,
+        begins_in_capitals=sum(capitals.values()) >= least,
+        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
+    )
+
+
+def _with_case(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add which words have capitals, and whether there are lines in one case."""
+    return replace(
+        profile,
+        capitals=text.have(map(in_capitals, text.src.lines)),
+        titles=text.have(map(in_title_case, text.untagged)),
+        lower=text.have(map(in_lower_case, text.untagged)),
+        knows_case=True,
+        capitalised=written_words(text.untagged),
+    )
+
+
+def _with_words(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add which words and numbers are known, and which are of one side alone."""
+    src_words, tgt_words = _telling_words(text.src.lines, text.tgt.lines)
+    return replace(
+        profile,
+        src_words=src_words,
+        tgt_words=tgt_words,
+        numbers=share_numbers(text.src.lines, text.tgt.lines),
+        known_words=record_of(text.all_src),
+        frequent_words=frequent_words(text.untagged),
+    )
+
+
+def _with_copied_words(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
+    """Add which words translations have as their sources do."""
+    habits = copy_habits(text.all_src, text.all_tgt)
+    return replace(
+        profile,
+        translated=list(habits.translated),
+        copied_forms=list(habits.copied_forms),
+        translated_forms=list(habits.translated_forms),
+    )
 
 
 def written_words(lines: Sequence[str]) -> list[str]:
@@ -147,7 +277,7 @@ def written_words(lines: Sequence[str]) -> list[str]:
     The most frequent ones, each with the case that it has most often; the first of a line does not
     count.
     """
-    counts = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
+    counts = Counter(chain.from_iterable(_LETTERS.findall(line)[1:] for line in lines))
     lower_counts = Counter[str]()
     commonest = dict[str, str]()
     for word, count in counts.most_common():
@@ -164,7 +294,7 @@ def written_words(lines: Sequence[str]) -> list[str]:
 def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the most frequent words of each side that the other side hardly has."""
     counts = [
-        Counter(word for line in side for word in WORDS.findall(line.casefold()))
+        Counter(chain.from_iterable(map(WORDS.findall, map(str.casefold, side))))
         for side in (src, tgt)
     ]
     sums = [count.total() for count in counts]
@@ -177,14 +307,6 @@ def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], l
         )
         telling.append(list(islice(words, MAX_WORDS)))
     return telling[0], telling[1]
-
-
-def usual_final_marks(lines: Sequence[str], further_marks: str, least: float) -> str:
-    """Return the marks with which more than `least` lines end, the most frequent one first."""
-    endings = Counter(forms.split_ending(line).mark.strip() for line in lines)
-    known = MARKS + further_marks
-    marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
-    return "".join(mark for mark in marks if mark in known)
 
 
 def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:

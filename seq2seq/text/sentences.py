@@ -6,7 +6,7 @@ Affixes are labels and symbols before a sentence, and symbols after its final ma
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -53,7 +53,7 @@ _CLOSING = re.escape(CLOSING)
 _DASHES = re.escape(DASHES)
 _PARTNERED = re.compile(f"[{re.escape(''.join((*PARTNERS, *PARTNERS.values())))}]")
 _CONTINUES = re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
-_BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
+BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
 _QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
@@ -65,7 +65,6 @@ NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 # Ends that no space has to follow: of scripts without spaces, and others that no word contains.
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
-END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 # Titles and abbreviations of languages in Latin script, without their full stop.
 _COMMON_ABBREVIATIONS = frozenset(
     re.findall(
@@ -76,28 +75,15 @@ _COMMON_ABBREVIATIONS = frozenset(
         "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
     )
 )
-_DOTTED = re.compile(
-    rf"(?<![^\s{_BEFORE_WORDS}])([^\s{_BEFORE_WORDS}]+)\.(?=\s+[{_BEFORE_WORDS}]*\w)"
-)
 _FIRST_ORDINAL = re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
-_AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
 _SPACE = re.compile(r"\s*")
-_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING},;:!?]+")
-_WORD_FROM = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING}]{{0,40}}")
-_LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
+_WORD_FROM = re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
+_LAST_WORD = re.compile(rf"[^\s{BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _MAX_LABEL = 40  # characters
-_DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
-_ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
-_ORDINAL_RATIO = 10  # or the multiple of the share of other words that a full stop follows,
-_LEAST_ORDINALS = 0.01  # but at least this share
-_MIN_COUNT = 2
-_MAX_ABBREVIATIONS = 500
-UNMARKED = 0.01  # share of source lines without a final mark below which a text hardly has them
-COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
 _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
 SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
@@ -154,7 +140,7 @@ def _before_space(marks: str, begins_none: str) -> str:
     What closes a sentence are quotation marks, brackets and the signs of notes.
     """
     closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {_FRENCH_CLOSING}"
-    opening = rf"""[{_BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
+    opening = rf"""[{BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
     return rf"""
         (?<![{_BRACKETS}{marks}])
         (?P<end> [{marks}]++ )
@@ -234,68 +220,9 @@ def split_sentences(
     return [*parts, line[start:]]
 
 
-def find_marks(lines: Sequence[str]) -> str:
-    """Return the marks, besides MARKS, that end lines of a text and hardly occur elsewhere.
-
-    The Greek question mark is one, which Unicode knows as a semicolon.
-    """
-    ends = Counter(split_ending(line).mark.strip() for line in lines)
-    marks = list[str]()
-    for mark, count in ends.items():
-        is_unknown = len(mark) == 1 and mark not in MARKS
-        if is_unknown and count >= UNMARKED * len(lines):
-            occurrences = sum(line.count(mark) for line in lines)
-            marks += [mark] * (count >= END_SHARE * occurrences)
-    return "".join(sorted(marks))
-
-
-def find_abbreviations(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that nearly always have a full stop, within its lines, sorted.
-
-    NUMBER among them means that numbers are often written with one, as ordinals are in German.
-    """
-    dotted = Counter[str]()
-    words = Counter[str]()
-    for line in lines:
-        words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
-        if "." in line[:-1]:
-            dotted.update(_key(word) for word in _DOTTED.findall(line))
-    abbreviations = [
-        word
-        for word, count in dotted.most_common()
-        if count >= _MIN_COUNT and word != NUMBER and count >= _DOTTED_SHARE * words[word]
-    ]
-    if _has_ordinals(dotted, words, abbreviations):
-        abbreviations.insert(0, NUMBER)
-    return sorted(abbreviations[:_MAX_ABBREVIATIONS])
-
-
-def words_after_ordinals(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that often follow a number with a full stop, as months do."""
-    after = Counter[str]()
-    words = Counter[str]()
-    for line in lines:
-        words.update(_WORD.findall(line))
-        if "." in line[:-1]:
-            after.update(_AFTER_ORDINAL.findall(line))
-    often = [
-        word
-        for word, count in after.most_common(_MAX_ABBREVIATIONS)
-        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
-    ]
-    return sorted(often)
-
-
-def _has_ordinals(
-    dotted: Counter[str], words: Counter[str], abbreviations: Collection[str]
-) -> bool:
-    """Return whether numbers are followed by a full stop far more often than other words are."""
-    count = dotted[NUMBER]
-    others = dotted.total() - count - sum(dotted[word] for word in abbreviations)
-    usual = others / max(1, words.total() - words[NUMBER])
-    share = count / max(1, words[NUMBER])
-    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual))
-    return count >= _MIN_COUNT and share >= least
+def count_sentences(line: str, habits: SentenceHabits = USUAL_HABITS) -> int:
+    """Return how many sentences `split_sentences` returns, one at a time."""
+    return 1 + sum(1 for _ in _sentence_ends(line, habits))
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
@@ -522,7 +449,7 @@ def next_visible(text: str, start: int) -> str:
 
 def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) -> bool:
     """Return whether the word before a place, where a full stop is, is a shortened one."""
-    word = _key(_word_before(text, end))
+    word = word_key(_word_before(text, end))
     return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
 
 
@@ -531,7 +458,8 @@ def _word_before(text: str, end: int) -> str:
     return last[0] if last else ""
 
 
-def _key(word: str) -> str:
+def word_key(word: str) -> str:
+    """Return a word as abbreviations have it, in which all numbers are NUMBER."""
     return NUMBER if word.isdigit() else word
 
 
@@ -554,26 +482,6 @@ def split_ending(text: str) -> Ending:
     is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
     start = len(text[: end - 1].rstrip()) if is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
-
-
-def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
-    """Return the final mark, with spaces before it, of most source lines; then its translations.
-
-    None are returned for a text that has lines without a final mark.
-    """
-    endings = [split_ending(line).mark for line in src]
-    counts = Counter(endings)
-    if not endings or counts[""] > UNMARKED * len(endings):
-        return []
-    ((usual, _),) = counts.most_common(1)
-    translated = Counter(
-        split_ending(line).mark.strip()
-        for mark, line in zip(endings, tgt, strict=True)
-        if mark == usual
-    )
-    least = COMMON * translated.total()
-    replacing = [mark for mark, count in translated.most_common() if mark and count > least]
-    return [usual, *(mark for mark in replacing if mark != usual.strip())]
 
 
 def lacks_mark(text: str) -> bool:

@@ -26,6 +26,7 @@ from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
     Affixes,
     SentenceHabits,
+    count_sentences,
     has_letters,
     split_affixes,
     split_sentences,
@@ -278,7 +279,7 @@ class SourceProfile:
         if not self.equal_sentences:
             return []
         count, translated = (
-            len(split_sentences(without_entities(text), habits))
+            count_sentences(without_entities(text), habits)
             for text, habits in zip((line, translation), self._counted, strict=True)
         )
         return [] if count == translated else [f"{_SENTENCES}: {count}, {translated}"]
