@@ -13,6 +13,19 @@ WORDS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_OR_IDEOGRAPHS = re.compile(rf"{WORDS.pattern}|[\u3400-\u9fff]")
 
 
+class _WithoutMarks(dict[int, str]):
+    """Characters as they are, but for marks on letters, which are left out."""
+
+    def __missing__(self, code: int) -> str:
+        """Return a character, or nothing."""
+        character = chr(code)
+        self[code] = "" if unicodedata.category(character)[0] == "M" else character
+        return self[code]
+
+
+_WITHOUT_MARKS = _WithoutMarks()
+
+
 def leading_tags(line: str, tags: Collection[str]) -> str | None:
     """Return the tags that begin a line, separated by spaces, or None."""
     return " ".join(takewhile(tags.__contains__, line.split(" "))) or None
@@ -33,12 +46,11 @@ def in_capitals(line: str) -> bool:
 def in_title_case(line: str) -> bool:
     """Return whether a line has four words or more, and all but short ones begin in capitals."""
     words = WORDS.findall(line)
-    capitals = [word[0].isupper() for word in words]
     return (
         len(words) > 3
+        and all(word[0].isupper() or len(word) < 4 for word in words)  # few lines
+        and sum(word[0].isupper() for word in words) >= TITLE * len(words)
         and not line.isupper()
-        and sum(capitals) >= TITLE * len(words)
-        and all(upper or len(word) < 4 for word, upper in zip(words, capitals, strict=True))
     )
 
 
@@ -49,7 +61,7 @@ def in_lower_case(line: str) -> bool:
 
 def first_letter(line: str) -> str:
     """Return the first letter of a line if it is upper or lower case, else ""."""
-    letter = next((character for character in line if character.isalpha()), "")
+    letter = next(filter(str.isalpha, line), "")
     return letter if is_lower(letter) or letter.isupper() else ""
 
 
@@ -58,8 +70,10 @@ def scripts_of(line: str) -> Iterator[str]:
 
     Vowel signs are marks, not letters, to Python: Indic words would be letters alone.
     """
-    if not line.isascii():
-        line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
+    if line.isascii():
+        yield from ("LATIN" for _ in WORDS.findall(line))
+        return
+    line = line.translate(_WITHOUT_MARKS)
     for word in _WORDS_OR_IDEOGRAPHS.findall(line):
         letter = next(filter(str.isalpha, word), "")
         if letter:  # and no digit in a circle

@@ -30,7 +30,8 @@ from seq2seq.text.sentences import (
 )
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
-_BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
+_CLOSING = frozenset(CLOSING)
+_BRACKETS = _CLOSING - frozenset(QUOTES)
 _MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
 _OPENING = re.escape(OPENING)
 _ENTITY = re.compile(r"&#?\w{1,10}\Z")
@@ -131,15 +132,18 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
     such as `:)`, follow a word.
     """
     for match in _AFTER_WORD.finditer(text):
-        if _is_apart_from_words(text, match) or _ENTITY.search(
-            text[max(0, match.start() - 12) : match.start()]
-        ):
+        if _is_apart_from_words(text, match) or _follows_entity(text, match.start()):
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
         is_shortened = is_joined_dot and ends_in_abbreviation(text, match.start(), abbreviations)
         if not is_ellipsis and not is_shortened:
             yield match
+
+
+def _follows_entity(text: str, place: int) -> bool:
+    before = text[max(0, place - 12) : place]
+    return "&" in before and _ENTITY.search(before) is not None
 
 
 def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
@@ -166,7 +170,7 @@ def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
     following = next_visible(text, match.end())
     is_between_numbers = text[match.start() - 1].isdigit() and following.isdigit()
     is_sentence_end = match["marks"][-1] in MARKS
-    is_before_quote = text[match.end() : match.end() + 1] in tuple(CLOSING)
+    is_before_quote = text[match.end() : match.end() + 1] in _CLOSING
     begins_emoticon = following in _BRACKETS or (is_before_quote and not is_sentence_end)
     is_emoticon = len(match["marks"]) > 1 and not is_sentence_end
     return is_between_numbers or is_emoticon or (following != "" and begins_emoticon)

@@ -76,9 +76,11 @@ _COMMON_ABBREVIATIONS = frozenset(
     )
 )
 _FIRST_ORDINAL = re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
+_UNSPACED = re.compile(r"\S+")
+_USUAL_ENDINGS = frozenset(("", ".", "?", "!"))
 _SPACE = re.compile(r"\s*")
 _WORD_FROM = re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
-_LAST_WORD = re.compile(rf"[^\s{BEFORE_WORDS}]*$")
+_BEFORE_WORD = re.compile(f"[{BEFORE_WORDS}]")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 MAX_ADDRESS = 200  # characters on either side of a mark that are examined
@@ -232,7 +234,7 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     quotations = _StraightQuotations(line)
     embedded = _EmbeddedText(line)
     habits_before_lower = _habits_before_lower(line, habits)
-    for boundary in _boundary(habits.further_marks).finditer(line):
+    for boundary in _boundaries(line, habits.further_marks):
         if embedded.contains(boundary.start()):
             continue
         place = boundary.end()
@@ -251,6 +253,20 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if is_end:
             start = place
             yield start
+
+
+def _boundaries(line: str, further_marks: str) -> Iterator[re.Match[str]]:
+    """Yield the places where a sentence may end, from left to right; each begins with a mark."""
+    marks = _marks(further_marks)
+    pattern = _boundary(further_marks)
+    end = 0
+    for place, character in enumerate(line):
+        if character not in marks or place < end:
+            continue
+        boundary = pattern.match(line, place)
+        if boundary is not None:
+            end = boundary.end()
+            yield boundary
 
 
 class _EmbeddedText:
@@ -454,8 +470,11 @@ def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) ->
 
 
 def _word_before(text: str, end: int) -> str:
-    last = _LAST_WORD.search(text, max(0, end - _MAX_ABBREVIATION), end)
-    return last[0] if last else ""
+    before = text[max(0, end - _MAX_ABBREVIATION) : end]
+    if before == "" or before[-1].isspace():
+        return ""
+    word = before.rsplit(maxsplit=1)[-1]
+    return word if word.isalnum() else _BEFORE_WORD.split(word)[-1]
 
 
 def word_key(word: str) -> str:
@@ -551,7 +570,7 @@ def _end_of_head(text: str) -> int:
     end = _end_of_number(text)
     if end:
         return end
-    for match in re.finditer(r"\S+", text):
+    for match in _UNSPACED.finditer(text):
         if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
             start = match.start() + _end_of_bullet(match[0])
             return 0 if is_blank(text[:start]) else start
@@ -602,6 +621,8 @@ def _start_of_tail(
 ) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
+    if text[last:].strip() in _USUAL_ENDINGS:
+        return len(text)
     marks = mark.finditer(text, last)
     final = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
     if final is not None and text[final.end() :].strip():
@@ -618,6 +639,8 @@ def _start_of_tail(
 
 def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
     """Return whether a mark is a full stop as in `No. 5.`, `am 3. 10.` or `etc.?`."""
+    if mark[0] != ".":
+        return False
     following = next_visible(text, mark.end())
-    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in tuple(MARKS)
-    return mark[0] == "." and is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)
+    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in _marks("")
+    return is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)
