@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from itertools import takewhile
+from itertools import repeat, takewhile
 
 from seq2seq.text.characters import is_lower
 from seq2seq.text.names.words import script_of
@@ -71,7 +71,7 @@ def scripts_of(line: str) -> Iterator[str]:
     Vowel signs are marks, not letters, to Python: Indic words would be letters alone.
     """
     if line.isascii():
-        yield from ("LATIN" for _ in WORDS.findall(line))
+        yield from repeat("LATIN", len(WORDS.findall(line)))
         return
     line = line.translate(_WITHOUT_MARKS)
     for word in _WORDS_OR_IDEOGRAPHS.findall(line):

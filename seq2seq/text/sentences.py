@@ -564,6 +564,8 @@ def has_letters(text: str) -> bool:
 
 
 def _end_of_head(text: str) -> int:
+    if text.partition(" ")[0].isalpha():  # as in most texts: a label has a mark
+        return 0
     label = _HEAD.match(text)
     if label is not None and has_letters(text[label.end() :]) and not _is_initial(label):
         return label.end()
