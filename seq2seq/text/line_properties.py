@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from itertools import repeat, takewhile
 
 from seq2seq.text.characters import is_lower
@@ -10,7 +11,6 @@ from seq2seq.text.names.words import script_of
 
 TITLE = 0.6  # share of words in capitals in title case
 WORDS = re.compile(r"[^\W\d_]{2,}")
-_WORDS_OR_IDEOGRAPHS = re.compile(rf"{WORDS.pattern}|[\u3400-\u9fff]")
 
 
 class _WithoutMarks(dict[int, str]):
@@ -65,6 +65,11 @@ def first_letter(line: str) -> str:
     return letter if is_lower(letter) or letter.isupper() else ""
 
 
+@cache
+def _words_or_ideographs() -> re.Pattern[str]:
+    return re.compile(rf"{WORDS.pattern}|[\u3400-\u9fff]")
+
+
 def scripts_of(line: str) -> Iterator[str]:
     """Yield the script of each word of at least two letters or an ideograph, such as "LATIN".
 
@@ -74,7 +79,7 @@ def scripts_of(line: str) -> Iterator[str]:
         yield from repeat("LATIN", len(WORDS.findall(line)))
         return
     line = line.translate(_WITHOUT_MARKS)
-    for word in _WORDS_OR_IDEOGRAPHS.findall(line):
+    for word in _words_or_ideographs().findall(line):
         letter = next(filter(str.isalpha, word), "")
         if letter:  # and no digit in a circle
             yield script_of(letter)

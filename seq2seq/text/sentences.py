@@ -42,22 +42,17 @@ _HEAD = re.compile(
     )\s+""",
     re.VERBOSE,
 )
-_NUMBER_LABEL = re.compile(  # or a letter that is no ideograph
-    r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
-)
 _MAX_NUMBER_LABEL = 8  # characters
 # For classes of characters: any quotation mark opens after a space, and closes after a mark.
 _OPENING = re.escape(OPENING)
 _BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
 _CLOSING = re.escape(CLOSING)
 _DASHES = re.escape(DASHES)
-_PARTNERED = re.compile(f"[{re.escape(''.join((*PARTNERS, *PARTNERS.values())))}]")
-_CONTINUES = re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
+_PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
 BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
 _QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
-FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
 _FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
@@ -66,25 +61,18 @@ NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
 # Titles and abbreviations of languages in Latin script, without their full stop.
-_COMMON_ABBREVIATIONS = frozenset(
-    re.findall(
-        r"\w+",
-        "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
-        "Hon Jr Sr Sra Srta Dra Hr Nr Dipl Ing Fig Vol Ch Chap Sec Art Inc Ltd Corp Co Bros Dept "
-        "Univ Ave Av Blvd Rd Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu "
-        "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
-    )
+_TITLES_AND_DATES = (
+    "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
+    "Hon Jr Sr Sra Srta Dra Hr Nr Dipl Ing Fig Vol Ch Chap Sec Art Inc Ltd Corp Co Bros Dept "
+    "Univ Ave Av Blvd Rd Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu "
+    "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap"
 )
-_FIRST_ORDINAL = re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
+_COMMON_ABBREVIATIONS = frozenset(_TITLES_AND_DATES.split())
 _UNSPACED = re.compile(r"\S+")
 _USUAL_ENDINGS = frozenset(("", ".", "?", "!"))
 _SPACE = re.compile(r"\s*")
-_WORD_FROM = re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
-_BEFORE_WORD = re.compile(f"[{BEFORE_WORDS}]")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
-_ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 MAX_ADDRESS = 200  # characters on either side of a mark that are examined
-_LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _MAX_LABEL = 40  # characters
 _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
@@ -101,6 +89,59 @@ def space_after(text: str) -> str:
 @cache
 def _marks(further_marks: str) -> frozenset[str]:
     return frozenset(MARKS + further_marks)
+
+
+@cache
+def footnotes() -> re.Pattern[str]:
+    """Return the pattern of numbers of footnotes, after marks."""
+    return re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
+
+
+@cache
+def _number_label() -> re.Pattern[str]:
+    """Return the pattern of a number in a label, or of a letter that is no ideograph."""
+    return re.compile(
+        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+    )
+
+
+@cache
+def _label() -> re.Pattern[str]:
+    """Return the pattern of a label such as `Step 1`."""
+    return re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")
+
+
+@cache
+def _item() -> re.Pattern[str]:
+    """Return the pattern of the number of an item of a list."""
+    return re.compile(r"\d{1,3}[)\]]\s")
+
+
+@cache
+def _first_ordinal() -> re.Pattern[str]:
+    return re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
+
+
+@cache
+def _word_from() -> re.Pattern[str]:
+    """Return the pattern of what a word has from some place on."""
+    return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
+
+
+@cache
+def _before_word() -> re.Pattern[str]:
+    return re.compile(f"[{BEFORE_WORDS}]")
+
+
+@cache
+def _continues() -> re.Pattern[str]:
+    """Return the pattern of what follows a bracket: others that close, a space, a character."""
+    return re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
+
+
+@cache
+def _partnered() -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(_PARTNERED))}]")
 
 
 @cache
@@ -291,7 +332,9 @@ def _embedded_brackets(line: str) -> Iterator[range]:
     spans = list[range]()
     opened = list[re.Match[str]]()
     waiting = Counter[str]()  # brackets that close those
-    for bracket in _PARTNERED.finditer(line):
+    if _PARTNERED.isdisjoint(line):  # as in most lines
+        return iter(spans)
+    for bracket in _partnered().finditer(line):
         if bracket[0] in PARTNERS:
             opened.append(bracket)
             waiting[PARTNERS[bracket[0]]] += 1
@@ -309,7 +352,7 @@ def _embedded_brackets(line: str) -> Iterator[range]:
 
 def _is_continued(line: str, end: int) -> bool:
     """Return whether a sentence continues after the bracket that ends there."""
-    following = _CONTINUES.match(line, end)
+    following = _continues().match(line, end)
     character = following["next"] if following else ""
     if following is not None and following["space"]:
         return is_lower(character)
@@ -361,7 +404,7 @@ def _closing_and_next(
 
 
 def _is_label(line: str, start: int, end: int) -> bool:
-    return end - start <= _MAX_LABEL and _LABEL.fullmatch(line, start, end) is not None
+    return end - start <= _MAX_LABEL and _label().fullmatch(line, start, end) is not None
 
 
 class _StraightQuotations:
@@ -396,7 +439,7 @@ def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) ->
     mark = boundary["joined"]
     if line[start - 1].isspace():
         start -= 1
-        following_word = _WORD_FROM.match(line, end)
+        following_word = _word_from().match(line, end)
         if following_word is None or not begins_sentence(mark, following_word[0], words):
             return False
     if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
@@ -451,7 +494,7 @@ def _ends_sentence(
         stop -= 1
     if ends_in_abbreviation(line, stop, habits.abbreviations):
         return False
-    is_label = _ITEM.match(line, boundary.end()) is not None
+    is_label = _item().match(line, boundary.end()) is not None
     begins = bool(boundary["opening"] or boundary["dash"])
     return begins or is_label or not boundary["next"].isdigit()
 
@@ -474,7 +517,7 @@ def _word_before(text: str, end: int) -> str:
     if before == "" or before[-1].isspace():
         return ""
     word = before.rsplit(maxsplit=1)[-1]
-    return word if word.isalnum() else _BEFORE_WORD.split(word)[-1]
+    return word if word.isalnum() else _before_word().split(word)[-1]
 
 
 def word_key(word: str) -> str:
@@ -521,7 +564,7 @@ def without_mark(text: str, marks: Iterable[str]) -> str:
 
 def begins_with_ordinal(text: str, words: Container[str]) -> bool:
     """Return whether a text begins with a number and a full stop before one of the words."""
-    ordinal = _FIRST_ORDINAL.match(text)
+    ordinal = _first_ordinal().match(text)
     return ordinal is not None and ordinal[1] in words
 
 
@@ -546,8 +589,7 @@ def split_affixes(
     if not has_letters(text):
         return Affixes("", text, "")
     start = _end_of_head(text)
-    marks = _tail(further_marks)
-    end = _start_of_tail(text, start, marks, abbreviations)
+    end = _start_of_tail(text, start, further_marks, abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
 
 
@@ -607,7 +649,7 @@ def _is_number_label(text: str) -> bool:
     """Return whether a text is a label, such as `1.`, also in full width."""
     if len(text) > _MAX_NUMBER_LABEL:
         return False
-    return _NUMBER_LABEL.fullmatch(unicodedata.normalize("NFKC", text)) is not None
+    return _number_label().fullmatch(unicodedata.normalize("NFKC", text)) is not None
 
 
 def _end_of_bullet(word: str) -> int:
@@ -619,13 +661,13 @@ def _end_of_bullet(word: str) -> int:
 
 
 def _start_of_tail(
-    text: str, start: int, mark: re.Pattern[str], abbreviations: Collection[str]
+    text: str, start: int, further_marks: str, abbreviations: Collection[str]
 ) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
     if text[last:].strip() in _USUAL_ENDINGS:
         return len(text)
-    marks = mark.finditer(text, last)
+    marks = _tail(further_marks).finditer(text, last)
     final = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
     if final is not None and text[final.end() :].strip():
         return final.end()

@@ -217,7 +217,7 @@ class SourceProfile:
     def _with_known_characters(self, line: str) -> str:
         if line.isascii():
             return self._writing.written(line)
-        texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
+        texts = forms.footnotes().split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = self._writing.written(texts[place])
         return "".join(texts)
