@@ -672,13 +672,14 @@ def _start_of_tail(
     if final is not None and text[final.end() :].strip():
         return final.end()
     end = len(text)
-    while end > last and (
-        text[end - 1].isspace()
-        or text[end - 1] in _JOINING
-        or unicodedata.category(text[end - 1]) in _SYMBOL_CATEGORIES
-    ):
+    while end > last and (text[end - 1].isspace() or is_symbol(text[end - 1])):
         end -= 1
     return end if text[end:].strip() else len(text)
+
+
+def is_symbol(character: str) -> bool:
+    """Return whether a character is a symbol such as an emoji, or a part of one."""
+    return character in _JOINING or unicodedata.category(character) in _SYMBOL_CATEGORIES
 
 
 def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:

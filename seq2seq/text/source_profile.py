@@ -187,12 +187,11 @@ class SourceProfile:
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
         and a final mark become those of the text, with the space before them; an uncased letter
-        loses marks; what is invisible is removed. Characters become entities where the text writes
-        them so.
+        loses marks; what is invisible is removed. Entities are read before, by
+        `without_entities`, and are written again where the text has them.
         """
         if not self.characters:
             return line
-        line = self.with_own_marks(self.without_entities(line))
         line = self._quotes_and_dashes.written(line)
         line = self._with_known_characters(line)
         habits = self.sentence_habits
@@ -200,7 +199,7 @@ class SourceProfile:
         return self.with_entities(line)
 
     def without_entities(self, line: str) -> str:
-        """Return a line with characters in the place of entities, as `ordinary` reads them."""
+        """Return a line with characters in the place of entities, but for escaped markup."""
         return self._entities.read(line) if self.characters else line
 
     def with_own_marks(self, line: str) -> str:
