@@ -42,8 +42,9 @@ def _marks_by_category() -> dict[str, str]:
     """Return brackets, quotation marks, dashes and other marks of Unicode, by their category."""
     by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": "", "Po": ""}
     # Those of scripts in use lie before the letters of Chinese, and among forms of other width.
-    for character in map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))):
-        category = unicodedata.category(character)
+    characters = "".join(map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))))
+    categories = map(unicodedata.category, characters)
+    for character, category in zip(characters, categories, strict=True):
         if category in by_category:
             by_category[category] += character
     return by_category

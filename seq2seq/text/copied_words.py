@@ -33,6 +33,7 @@ MIN_FORM = 5  # words of a form that occur once; of fewer, the share is unknown
 _WORD = re.compile(r"\w+(?:[-.,:@/'\u2019]+\w+)*")
 _GENITIVE = re.compile(r"['\u2019]s$")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;\u2026])[\W_]*$")
+_DIGITS = re.compile(r"\d+")
 _MARKED = re.compile(r"\d|\w[.@:/_]\w")
 MIN_LETTERS = 3  # shorter words are no names
 MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more are words
@@ -231,7 +232,7 @@ def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
 
 def numbers_of(text: str) -> set[str]:
     """Return the numbers in digits of any script, each without zeros before it."""
-    digits = ((str(unicodedata.decimal(c)) for c in run) for run in re.findall(r"\d+", text))
+    digits = ((str(unicodedata.decimal(c)) for c in run) for run in _DIGITS.findall(text))
     return {"".join(run).lstrip("0") or "0" for run in digits}
 
 

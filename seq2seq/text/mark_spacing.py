@@ -30,28 +30,13 @@ from seq2seq.text.sentences import (
 )
 
 NEARLY_ALWAYS = 0.95  # share of the occurrences of a mark
-_BRACKETS = frozenset(CLOSING) - frozenset(QUOTES)
+_CLOSING = frozenset(CLOSING)
+_BRACKETS = _CLOSING - frozenset(QUOTES)
 _MARKS = re.escape("".join(c for c in OTHER_PUNCTUATION if c not in (*QUOTES, *APOSTROPHES)))
 _OPENING = re.escape(OPENING)
 _ENTITY = re.compile(r"&#?\w{1,10}\Z")
 _ADDRESS_SIGNS = frozenset("/@_=\\")
-_AFTER_WORD = re.compile(  # of marks in a row the first one decides
-    rf"""(?<=[^\s{_MARKS}{_OPENING}])  # a word, or a bracket or quotation mark that ends it
-    (?P<space>\s?)
-    (?P<marks>[{_MARKS}]+)
-    (?=$|[\s{re.escape(CLOSING)}])""",
-    re.VERBOSE,
-)
 _LETTER = r"[^\W\d_]"
-_ON_WRONG_SIDE = re.compile(  # the space that belongs after a mark is before it, or missing
-    rf"""
-    (?<=[^\s{_MARKS}{_OPENING}])
-    (?P<space>\s?)
-    (?P<mark>[{_MARKS}])
-    (?=(?P<word>{_LETTER}[^\s{_MARKS}]*+)(?:[\s{_MARKS}]|$))
-    """,
-    re.VERBOSE,
-)
 
 
 class MarkSpacing(NamedTuple):
@@ -86,7 +71,7 @@ class MarkSpacing(NamedTuple):
         """
         if not _unusual("".join(mark[-1] for mark in self.apart), self.joined).search(text):
             return text  # as most lines are
-        text = _ON_WRONG_SIDE.sub(lambda match: self._with_space_after(match, words), text)
+        text = _on_wrong_side().sub(lambda match: self._with_space_after(match, words), text)
         pieces = list[str]()
         end = 0
         for match in _marks_after_words(text, abbreviations):
@@ -112,6 +97,35 @@ class MarkSpacing(NamedTuple):
 
 
 @cache
+def _after_word() -> re.Pattern[str]:
+    """Return the pattern of marks after a word, or after a bracket or quotation mark that ends it.
+
+    Of marks in a row the first one decides.
+    """
+    return re.compile(
+        rf"""(?<=[^\s{_MARKS}{_OPENING}])
+        (?P<space>\s?)
+        (?P<marks>[{_MARKS}]+)
+        (?=$|[\s{re.escape(CLOSING)}])""",
+        re.VERBOSE,
+    )
+
+
+@cache
+def _on_wrong_side() -> re.Pattern[str]:
+    """Return the pattern of a mark with the space that belongs after it before it, or missing."""
+    return re.compile(
+        rf"""
+        (?<=[^\s{_MARKS}{_OPENING}])
+        (?P<space>\s?)
+        (?P<mark>[{_MARKS}])
+        (?=(?P<word>{_LETTER}[^\s{_MARKS}]*+)(?:[\s{_MARKS}]|$))
+        """,
+        re.VERBOSE,
+    )
+
+
+@cache
 def _unusual(apart: str, joined: str) -> re.Pattern[str]:
     """Return a pattern that matches wherever a mark may be written otherwise."""
     patterns = list[str]()
@@ -130,16 +144,19 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
     Nor do the end of an entity such as `&amp;`, a mark between numbers or a mark before a bracket,
     such as `:)`, follow a word.
     """
-    for match in _AFTER_WORD.finditer(text):
-        if _is_apart_from_words(text, match) or _ENTITY.search(
-            text[max(0, match.start() - 12) : match.start()]
-        ):
+    for match in _after_word().finditer(text):
+        if _is_apart_from_words(text, match) or _follows_entity(text, match.start()):
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
         is_shortened = is_joined_dot and ends_in_abbreviation(text, match.start(), abbreviations)
         if not is_ellipsis and not is_shortened:
             yield match
+
+
+def _follows_entity(text: str, place: int) -> bool:
+    before = text[max(0, place - 12) : place]
+    return "&" in before and _ENTITY.search(before) is not None
 
 
 def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
@@ -166,7 +183,7 @@ def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:
     following = next_visible(text, match.end())
     is_between_numbers = text[match.start() - 1].isdigit() and following.isdigit()
     is_sentence_end = match["marks"][-1] in MARKS
-    is_before_quote = text[match.end() : match.end() + 1] in tuple(CLOSING)
+    is_before_quote = text[match.end() : match.end() + 1] in _CLOSING
     begins_emoticon = following in _BRACKETS or (is_before_quote and not is_sentence_end)
     is_emoticon = len(match["marks"]) > 1 and not is_sentence_end
     return is_between_numbers or is_emoticon or (following != "" and begins_emoticon)

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Literal, NamedTuple, Self
 
 from seq2seq.text.characters import (
@@ -40,7 +41,11 @@ def _kind_of(mark: str) -> Kind:
 
 
 _KINDS = {mark: _kind_of(mark) for mark in (*QUOTES, *APOSTROPHES, *DASHES)}
-_MARK = re.compile(f"[{re.escape(''.join(_KINDS))}]")
+
+
+@cache
+def _mark() -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(_KINDS))}]")
 
 
 class QuotesAndDashes(NamedTuple):
@@ -74,7 +79,7 @@ class QuotesAndDashes(NamedTuple):
 
     def written(self, text: str) -> str:
         """Return a text with each mark that the training text hardly has as that text writes it."""
-        if not any(self) or not _MARK.search(text):
+        if not any(self) or _KINDS.keys().isdisjoint(text):
             return text
         pieces = list[str]()
         end = 0
@@ -116,7 +121,7 @@ def _places(text: str) -> Iterator[tuple[re.Match[str], Place]]:
     """Yield the marks of a text, each with its place, for which those before it are counted."""
     doubles = 0
     singles = 0  # but for those within words
-    for match in _MARK.finditer(text):
+    for match in _mark().finditer(text):
         kind = _KINDS[match[0]]
         is_begun = (doubles if kind == "double" else singles) % 2 == 1
         yield match, _place_of(match, is_begun)

@@ -6,7 +6,7 @@ Affixes are labels and symbols before a sentence, and symbols after its final ma
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -42,22 +42,17 @@ _HEAD = re.compile(
     )\s+""",
     re.VERBOSE,
 )
-_NUMBER_LABEL = re.compile(  # or a letter that is no ideograph
-    r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
-)
 _MAX_NUMBER_LABEL = 8  # characters
 # For classes of characters: any quotation mark opens after a space, and closes after a mark.
 _OPENING = re.escape(OPENING)
 _BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
 _CLOSING = re.escape(CLOSING)
 _DASHES = re.escape(DASHES)
-_PARTNERED = re.compile(f"[{re.escape(''.join((*PARTNERS, *PARTNERS.values())))}]")
-_CONTINUES = re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
-_BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
+_PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
+BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
 _QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
-FOOTNOTES = re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
 _FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
@@ -65,39 +60,20 @@ NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 # Ends that no space has to follow: of scripts without spaces, and others that no word contains.
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
-END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 # Titles and abbreviations of languages in Latin script, without their full stop.
-_COMMON_ABBREVIATIONS = frozenset(
-    re.findall(
-        r"\w+",
-        "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
-        "Hon Jr Sr Sra Srta Dra Hr Nr Dipl Ing Fig Vol Ch Chap Sec Art Inc Ltd Corp Co Bros Dept "
-        "Univ Ave Av Blvd Rd Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu "
-        "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
-    )
+_TITLES_AND_DATES = (
+    "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
+    "Hon Jr Sr Sra Srta Dra Hr Nr Dipl Ing Fig Vol Ch Chap Sec Art Inc Ltd Corp Co Bros Dept "
+    "Univ Ave Av Blvd Rd Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu "
+    "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap"
 )
-_DOTTED = re.compile(
-    rf"(?<![^\s{_BEFORE_WORDS}])([^\s{_BEFORE_WORDS}]+)\.(?=\s+[{_BEFORE_WORDS}]*\w)"
-)
-_FIRST_ORDINAL = re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
-_AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
+_COMMON_ABBREVIATIONS = frozenset(_TITLES_AND_DATES.split())
+_UNSPACED = re.compile(r"\S+")
+_USUAL_ENDINGS = frozenset(("", ".", "?", "!"))
 _SPACE = re.compile(r"\s*")
-_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING},;:!?]+")
-_WORD_FROM = re.compile(rf"[^\s{_BEFORE_WORDS}{_CLOSING}]{{0,40}}")
-_LAST_WORD = re.compile(rf"[^\s{_BEFORE_WORDS}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
-_ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 MAX_ADDRESS = 200  # characters on either side of a mark that are examined
-_LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _MAX_LABEL = 40  # characters
-_DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
-_ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
-_ORDINAL_RATIO = 10  # or the multiple of the share of other words that a full stop follows,
-_LEAST_ORDINALS = 0.01  # but at least this share
-_MIN_COUNT = 2
-_MAX_ABBREVIATIONS = 500
-UNMARKED = 0.01  # share of source lines without a final mark below which a text hardly has them
-COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
 _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
 SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
@@ -113,6 +89,59 @@ def space_after(text: str) -> str:
 @cache
 def _marks(further_marks: str) -> frozenset[str]:
     return frozenset(MARKS + further_marks)
+
+
+@cache
+def footnotes() -> re.Pattern[str]:
+    """Return the pattern of numbers of footnotes, after marks."""
+    return re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
+
+
+@cache
+def _number_label() -> re.Pattern[str]:
+    """Return the pattern of a number in a label, or of a letter that is no ideograph."""
+    return re.compile(
+        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+    )
+
+
+@cache
+def _label() -> re.Pattern[str]:
+    """Return the pattern of a label such as `Step 1`."""
+    return re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")
+
+
+@cache
+def _item() -> re.Pattern[str]:
+    """Return the pattern of the number of an item of a list."""
+    return re.compile(r"\d{1,3}[)\]]\s")
+
+
+@cache
+def _first_ordinal() -> re.Pattern[str]:
+    return re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
+
+
+@cache
+def _word_from() -> re.Pattern[str]:
+    """Return the pattern of what a word has from some place on."""
+    return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
+
+
+@cache
+def _before_word() -> re.Pattern[str]:
+    return re.compile(f"[{BEFORE_WORDS}]")
+
+
+@cache
+def _continues() -> re.Pattern[str]:
+    """Return the pattern of what follows a bracket: others that close, a space, a character."""
+    return re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
+
+
+@cache
+def _partnered() -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(_PARTNERED))}]")
 
 
 @cache
@@ -154,7 +183,7 @@ def _before_space(marks: str, begins_none: str) -> str:
     What closes a sentence are quotation marks, brackets and the signs of notes.
     """
     closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {_FRENCH_CLOSING}"
-    opening = rf"""[{_BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
+    opening = rf"""[{BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
     return rf"""
         (?<![{_BRACKETS}{marks}])
         (?P<end> [{marks}]++ )
@@ -234,68 +263,9 @@ def split_sentences(
     return [*parts, line[start:]]
 
 
-def find_marks(lines: Sequence[str]) -> str:
-    """Return the marks, besides MARKS, that end lines of a text and hardly occur elsewhere.
-
-    The Greek question mark is one, which Unicode knows as a semicolon.
-    """
-    ends = Counter(split_ending(line).mark.strip() for line in lines)
-    marks = list[str]()
-    for mark, count in ends.items():
-        is_unknown = len(mark) == 1 and mark not in MARKS
-        if is_unknown and count >= UNMARKED * len(lines):
-            occurrences = sum(line.count(mark) for line in lines)
-            marks += [mark] * (count >= END_SHARE * occurrences)
-    return "".join(sorted(marks))
-
-
-def find_abbreviations(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that nearly always have a full stop, within its lines, sorted.
-
-    NUMBER among them means that numbers are often written with one, as ordinals are in German.
-    """
-    dotted = Counter[str]()
-    words = Counter[str]()
-    for line in lines:
-        words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
-        if "." in line[:-1]:
-            dotted.update(_key(word) for word in _DOTTED.findall(line))
-    abbreviations = [
-        word
-        for word, count in dotted.most_common()
-        if count >= _MIN_COUNT and word != NUMBER and count >= _DOTTED_SHARE * words[word]
-    ]
-    if _has_ordinals(dotted, words, abbreviations):
-        abbreviations.insert(0, NUMBER)
-    return sorted(abbreviations[:_MAX_ABBREVIATIONS])
-
-
-def words_after_ordinals(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that often follow a number with a full stop, as months do."""
-    after = Counter[str]()
-    words = Counter[str]()
-    for line in lines:
-        words.update(_WORD.findall(line))
-        if "." in line[:-1]:
-            after.update(_AFTER_ORDINAL.findall(line))
-    often = [
-        word
-        for word, count in after.most_common(_MAX_ABBREVIATIONS)
-        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
-    ]
-    return sorted(often)
-
-
-def _has_ordinals(
-    dotted: Counter[str], words: Counter[str], abbreviations: Collection[str]
-) -> bool:
-    """Return whether numbers are followed by a full stop far more often than other words are."""
-    count = dotted[NUMBER]
-    others = dotted.total() - count - sum(dotted[word] for word in abbreviations)
-    usual = others / max(1, words.total() - words[NUMBER])
-    share = count / max(1, words[NUMBER])
-    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual))
-    return count >= _MIN_COUNT and share >= least
+def count_sentences(line: str, habits: SentenceHabits = USUAL_HABITS) -> int:
+    """Return how many sentences `split_sentences` returns, one at a time."""
+    return 1 + sum(1 for _ in _sentence_ends(line, habits))
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
@@ -305,7 +275,7 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     quotations = _StraightQuotations(line)
     embedded = _EmbeddedText(line)
     habits_before_lower = _habits_before_lower(line, habits)
-    for boundary in _boundary(habits.further_marks).finditer(line):
+    for boundary in _boundaries(line, habits.further_marks):
         if embedded.contains(boundary.start()):
             continue
         place = boundary.end()
@@ -324,6 +294,20 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if is_end:
             start = place
             yield start
+
+
+def _boundaries(line: str, further_marks: str) -> Iterator[re.Match[str]]:
+    """Yield the places where a sentence may end, from left to right; each begins with a mark."""
+    marks = _marks(further_marks)
+    pattern = _boundary(further_marks)
+    end = 0
+    for place, character in enumerate(line):
+        if character not in marks or place < end:
+            continue
+        boundary = pattern.match(line, place)
+        if boundary is not None:
+            end = boundary.end()
+            yield boundary
 
 
 class _EmbeddedText:
@@ -348,7 +332,9 @@ def _embedded_brackets(line: str) -> Iterator[range]:
     spans = list[range]()
     opened = list[re.Match[str]]()
     waiting = Counter[str]()  # brackets that close those
-    for bracket in _PARTNERED.finditer(line):
+    if _PARTNERED.isdisjoint(line):  # as in most lines
+        return iter(spans)
+    for bracket in _partnered().finditer(line):
         if bracket[0] in PARTNERS:
             opened.append(bracket)
             waiting[PARTNERS[bracket[0]]] += 1
@@ -366,7 +352,7 @@ def _embedded_brackets(line: str) -> Iterator[range]:
 
 def _is_continued(line: str, end: int) -> bool:
     """Return whether a sentence continues after the bracket that ends there."""
-    following = _CONTINUES.match(line, end)
+    following = _continues().match(line, end)
     character = following["next"] if following else ""
     if following is not None and following["space"]:
         return is_lower(character)
@@ -418,7 +404,7 @@ def _closing_and_next(
 
 
 def _is_label(line: str, start: int, end: int) -> bool:
-    return end - start <= _MAX_LABEL and _LABEL.fullmatch(line, start, end) is not None
+    return end - start <= _MAX_LABEL and _label().fullmatch(line, start, end) is not None
 
 
 class _StraightQuotations:
@@ -453,7 +439,7 @@ def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) ->
     mark = boundary["joined"]
     if line[start - 1].isspace():
         start -= 1
-        following_word = _WORD_FROM.match(line, end)
+        following_word = _word_from().match(line, end)
         if following_word is None or not begins_sentence(mark, following_word[0], words):
             return False
     if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
@@ -508,7 +494,7 @@ def _ends_sentence(
         stop -= 1
     if ends_in_abbreviation(line, stop, habits.abbreviations):
         return False
-    is_label = _ITEM.match(line, boundary.end()) is not None
+    is_label = _item().match(line, boundary.end()) is not None
     begins = bool(boundary["opening"] or boundary["dash"])
     return begins or is_label or not boundary["next"].isdigit()
 
@@ -522,16 +508,20 @@ def next_visible(text: str, start: int) -> str:
 
 def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) -> bool:
     """Return whether the word before a place, where a full stop is, is a shortened one."""
-    word = _key(_word_before(text, end))
+    word = word_key(_word_before(text, end))
     return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
 
 
 def _word_before(text: str, end: int) -> str:
-    last = _LAST_WORD.search(text, max(0, end - _MAX_ABBREVIATION), end)
-    return last[0] if last else ""
+    before = text[max(0, end - _MAX_ABBREVIATION) : end]
+    if before == "" or before[-1].isspace():
+        return ""
+    word = before.rsplit(maxsplit=1)[-1]
+    return word if word.isalnum() else _before_word().split(word)[-1]
 
 
-def _key(word: str) -> str:
+def word_key(word: str) -> str:
+    """Return a word as abbreviations have it, in which all numbers are NUMBER."""
     return NUMBER if word.isdigit() else word
 
 
@@ -556,26 +546,6 @@ def split_ending(text: str) -> Ending:
     return Ending(text[:start], text[start:end], text[end:])
 
 
-def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
-    """Return the final mark, with spaces before it, of most source lines; then its translations.
-
-    None are returned for a text that has lines without a final mark.
-    """
-    endings = [split_ending(line).mark for line in src]
-    counts = Counter(endings)
-    if not endings or counts[""] > UNMARKED * len(endings):
-        return []
-    ((usual, _),) = counts.most_common(1)
-    translated = Counter(
-        split_ending(line).mark.strip()
-        for mark, line in zip(endings, tgt, strict=True)
-        if mark == usual
-    )
-    least = COMMON * translated.total()
-    replacing = [mark for mark, count in translated.most_common() if mark and count > least]
-    return [usual, *(mark for mark in replacing if mark != usual.strip())]
-
-
 def lacks_mark(text: str) -> bool:
     """Return whether a text has words, and no punctuation mark at its end."""
     has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
@@ -594,7 +564,7 @@ def without_mark(text: str, marks: Iterable[str]) -> str:
 
 def begins_with_ordinal(text: str, words: Container[str]) -> bool:
     """Return whether a text begins with a number and a full stop before one of the words."""
-    ordinal = _FIRST_ORDINAL.match(text)
+    ordinal = _first_ordinal().match(text)
     return ordinal is not None and ordinal[1] in words
 
 
@@ -619,8 +589,7 @@ def split_affixes(
     if not has_letters(text):
         return Affixes("", text, "")
     start = _end_of_head(text)
-    marks = _tail(further_marks)
-    end = _start_of_tail(text, start, marks, abbreviations)
+    end = _start_of_tail(text, start, further_marks, abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
 
 
@@ -637,13 +606,15 @@ def has_letters(text: str) -> bool:
 
 
 def _end_of_head(text: str) -> int:
+    if text.partition(" ")[0].isalpha():  # as in most texts: a label has a mark
+        return 0
     label = _HEAD.match(text)
     if label is not None and has_letters(text[label.end() :]) and not _is_initial(label):
         return label.end()
     end = _end_of_number(text)
     if end:
         return end
-    for match in re.finditer(r"\S+", text):
+    for match in _UNSPACED.finditer(text):
         if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
             start = match.start() + _end_of_bullet(match[0])
             return 0 if is_blank(text[:start]) else start
@@ -678,7 +649,7 @@ def _is_number_label(text: str) -> bool:
     """Return whether a text is a label, such as `1.`, also in full width."""
     if len(text) > _MAX_NUMBER_LABEL:
         return False
-    return _NUMBER_LABEL.fullmatch(unicodedata.normalize("NFKC", text)) is not None
+    return _number_label().fullmatch(unicodedata.normalize("NFKC", text)) is not None
 
 
 def _end_of_bullet(word: str) -> int:
@@ -690,26 +661,31 @@ def _end_of_bullet(word: str) -> int:
 
 
 def _start_of_tail(
-    text: str, start: int, mark: re.Pattern[str], abbreviations: Collection[str]
+    text: str, start: int, further_marks: str, abbreviations: Collection[str]
 ) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
-    marks = mark.finditer(text, last)
+    if text[last:].strip() in _USUAL_ENDINGS:
+        return len(text)
+    marks = _tail(further_marks).finditer(text, last)
     final = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
     if final is not None and text[final.end() :].strip():
         return final.end()
     end = len(text)
-    while end > last and (
-        text[end - 1].isspace()
-        or text[end - 1] in _JOINING
-        or unicodedata.category(text[end - 1]) in _SYMBOL_CATEGORIES
-    ):
+    while end > last and (text[end - 1].isspace() or is_symbol(text[end - 1])):
         end -= 1
     return end if text[end:].strip() else len(text)
 
 
+def is_symbol(character: str) -> bool:
+    """Return whether a character is a symbol such as an emoji, or a part of one."""
+    return character in _JOINING or unicodedata.category(character) in _SYMBOL_CATEGORIES
+
+
 def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
     """Return whether a mark is a full stop as in `No. 5.`, `am 3. 10.` or `etc.?`."""
+    if mark[0] != ".":
+        return False
     following = next_visible(text, mark.end())
-    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in tuple(MARKS)
-    return mark[0] == "." and is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)
+    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in _marks("")
+    return is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)

@@ -2,50 +2,44 @@
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from itertools import islice, takewhile
-from typing import TypedDict
+from itertools import takewhile
 
 from seq2seq.text import sentences as forms
 from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
-from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
+from seq2seq.text.copied_words import CopyHabits, numbers_of
 from seq2seq.text.entities import Entities, without_entities
-from seq2seq.text.known_words import KnownWords, check_record, frequent_words, record_of, words_of
+from seq2seq.text.known_words import KnownWords, check_record, words_of
+from seq2seq.text.line_properties import (
+    WORDS,
+    in_capitals,
+    in_lower_case,
+    in_title_case,
+    leading_tags,
+    scripts_of,
+    untagged,
+)
 from seq2seq.text.mark_spacing import MarkSpacing
-from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
-from seq2seq.text.sample import sample_rows
 from seq2seq.text.sentences import (
     Affixes,
     SentenceHabits,
+    count_sentences,
     has_letters,
     split_affixes,
     split_sentences,
 )
 from seq2seq.text.typed_marks import with_own_marks
-from seq2seq.text.writing import Writing, frequent_characters, has_inner_space, kind_of_mark
+from seq2seq.text.writing import Writing, kind_of_mark
 
-MAX_LINES = 50_000  # examined, from all of the training text
-MIN_LINES = 100
-RARE = 0.05  # share of lines with more sentences than usual
-TITLE = 0.6  # share of words in capitals in title case
-LOWER = 0.01  # share of lines that begin in lower case, where lines begin in capitals
 MIN_WORDS, SURPLUS = 3, 3  # target words, and their multiple of source words, in a misplaced line
-TELLING = 20  # least ratio of the frequencies of a word of one side, here and on the other side
-MAX_WORDS = 150  # such words of a side
-MAX_CAPITALISED = 8_000  # words that have capitals within lines, some 80 kB
-HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
-_WORDS = re.compile(r"[^\W\d_]{2,}")
-_WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _ADDRESS = re.compile(r"\w(?:@|://|\.\w\w)")  # also of a file
 _MARKUP = re.compile(r"<[^<>]*>")
 _NUMBERS = "numbers that the source and the translation do not share"
 _SENTENCES = "sentences of the source and of the translation are not equally many"
-COUNTED = 0.99  # least share of pairs with as many sentences on both sides
 _UNLIMITED = 1 << 31
 
 
@@ -193,12 +187,11 @@ class SourceProfile:
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
         and a final mark become those of the text, with the space before them; an uncased letter
-        loses marks; what is invisible is removed. Characters become entities where the text writes
-        them so.
+        loses marks; what is invisible is removed. Entities are read before, by
+        `without_entities`, and are written again where the text has them.
         """
         if not self.characters:
             return line
-        line = self.with_own_marks(self.without_entities(line))
         line = self._quotes_and_dashes.written(line)
         line = self._with_known_characters(line)
         habits = self.sentence_habits
@@ -206,7 +199,7 @@ class SourceProfile:
         return self.with_entities(line)
 
     def without_entities(self, line: str) -> str:
-        """Return a line with characters in the place of entities, as `ordinary` reads them."""
+        """Return a line with characters in the place of entities, but for escaped markup."""
         return self._entities.read(line) if self.characters else line
 
     def with_own_marks(self, line: str) -> str:
@@ -223,7 +216,7 @@ class SourceProfile:
     def _with_known_characters(self, line: str) -> str:
         if line.isascii():
             return self._writing.written(line)
-        texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
+        texts = forms.footnotes().split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = self._writing.written(texts[place])
         return "".join(texts)
@@ -285,7 +278,7 @@ class SourceProfile:
         if not self.equal_sentences:
             return []
         count, translated = (
-            len(split_sentences(without_entities(text), habits))
+            count_sentences(without_entities(text), habits)
             for text, habits in zip((line, translation), self._counted, strict=True)
         )
         return [] if count == translated else [f"{_SENTENCES}: {count}, {translated}"]
@@ -330,7 +323,7 @@ class SourceProfile:
 
     @cached_property
     def _has_marks_apart(self) -> bool:
-        return _are_apart(self.src_marks, self.apart_marks)
+        return are_apart(self.src_marks, self.apart_marks)
 
     @cached_property
     def _entities(self) -> Entities:
@@ -378,7 +371,7 @@ class SourceProfile:
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
         notes = []
-        text = _untagged(line, self.tags)
+        text = untagged(line, self.tags)
         if not self.capitals and in_capitals(text):
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
@@ -400,7 +393,7 @@ class SourceProfile:
 
     def words_by_side(self, line: str) -> tuple[int, int]:
         """Return how many words of a line are those of the source side alone, and of the target."""
-        words = _WORDS.findall(line.casefold()) if self.tgt_words else []
+        words = WORDS.findall(line.casefold()) if self.tgt_words else []
         src, tgt = self._words_of_sides
         return sum(word in src for word in words), sum(word in tgt for word in words)
 
@@ -414,221 +407,6 @@ class SourceProfile:
 NO_PROFILE = SourceProfile()
 
 
-def leading_tags(line: str, tags: Collection[str]) -> str | None:
-    """Return the tags that begin a line, separated by spaces, or None."""
-    return " ".join(takewhile(tags.__contains__, line.split(" "))) or None
-
-
-def describe_source(
-    lines: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = (), copies: bool = False
-) -> SourceProfile:
-    """Describe source lines by MAX_LINES of them; fewer than MIN_LINES do not describe a text.
-
-    Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
-    `copies`: whether the model copies words to the target side, `tgt`.
-    """
-    if len(lines) < MIN_LINES:
-        return SourceProfile()
-    rows = sample_rows(len(lines), MAX_LINES)
-    sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
-    least = HARDLY * len(sample)
-    entities = Entities.of(sample, least)
-    sample = list(map(entities.read, sample))
-    abbreviations = forms.find_abbreviations(sample)
-    shortened = frozenset(abbreviations)
-    marks = forms.find_marks(sample)
-    quotes = QuotesAndDashes.of(sample, least)
-    spacing = MarkSpacing.of(sample, least, shortened)
-    sentence_habits = SentenceHabits(shortened, further_marks=marks)
-    counts = sorted(len(split_sentences(line, sentence_habits)) for line in sample)
-    scripts = Counter(script for line in sample for script in set(scripts_of(line)))
-    tags = _tags(sample, symbols)
-    untagged = [_untagged(line, tags) for line in sample]
-    habits = copy_habits(lines, tgt) if copies else CopyHabits()
-    src_words, tgt_words = _telling_words(sample, tgt_sample)
-    most = (1 - LOWER) * len(sample)
-    affixes = [split_affixes(line, shortened, marks) for line in untagged]
-    src_marks = usual_final_marks(sample, marks, least)
-    has_marks_apart = _are_apart(src_marks, spacing.apart)
-    tails = ("" if has_marks_apart and forms.is_quotation(tail) else tail for *_, tail in affixes)
-    initials = Counter(letter for letter in map(_first_letter, sample) if letter)
-    capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
-    return SourceProfile(
-        sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
-        abbreviations=abbreviations,
-        capitals=sum(map(in_capitals, sample)) > least,
-        scripts=sorted(name for name, count in scripts.items() if count > least),
-        knows_tags=True,
-        tags=tags,
-        translated=list(habits.translated),
-        copied_forms=list(habits.copied_forms),
-        translated_forms=list(habits.translated_forms),
-        final_marks=forms.usual_marks(sample, tgt_sample),
-        marks=marks,
-        characters=frequent_characters(sample, least),
-        src_marks=src_marks,
-        opening_marks=quotes.opening,
-        inner_marks=quotes.inner,
-        closing_marks=quotes.closing,
-        apart_marks=list(spacing.apart),
-        joined_marks=spacing.joined,
-        inner_spaces=sum(map(has_inner_space, sample)) > least,
-        tgt_characters=frequent_characters(tgt_sample, least),
-        tgt_marks=usual_final_marks(tgt_sample, forms.find_marks(tgt_sample), least),
-        wordless=sum(not has_letters(line) for line in sample) > least,
-        heads=sum(bool(parts.head) for parts in affixes) > least,
-        tails=sum(map(bool, tails)) > least,
-        begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
-        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
-        knows_case=True,
-        capitalised=written_words(untagged),
-        titles=sum(map(in_title_case, untagged)) > least,
-        lower=sum(map(in_lower_case, untagged)) > least,
-        tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= most,
-        numbers=share_numbers(sample, tgt_sample),
-        src_words=src_words,
-        tgt_words=tgt_words,
-        **_sentences_of_pairs(sample, tgt_sample, sentence_habits),
-        known_words=record_of(lines),
-        frequent_words=frequent_words(untagged),
-        entities=list(entities.usual),
-        ordinal_words=forms.words_after_ordinals(sample) if forms.NUMBER in shortened else [],
-    )
-
-
-class _SentencesOfPairs(TypedDict):
-    """Fields of a profile on the sentences of translations."""
-
-    tgt_abbreviations: list[str]
-    equal_sentences: bool
-
-
-def _sentences_of_pairs(
-    src: Sequence[str], tgt: Sequence[str], habits: SentenceHabits
-) -> _SentencesOfPairs:
-    """Return whether nearly all translations have as many sentences as their sources."""
-    abbreviations = forms.find_abbreviations(tgt)
-    of_src = habits._replace(before_lower=True)
-    of_tgt = SentenceHabits(
-        frozenset(abbreviations), before_lower=True, further_marks=forms.find_marks(tgt)
-    )
-    equal = sum(
-        len(split_sentences(line, of_src)) == len(split_sentences(without_entities(other), of_tgt))
-        for line, other in zip(src, tgt, strict=True)
-    )
-    is_usual = equal >= COUNTED * len(src)
-    return {"tgt_abbreviations": abbreviations, "equal_sentences": is_usual}
-
-
-def written_words(lines: Sequence[str]) -> list[str]:
-    """Return words that mostly have capitals within lines, such as NATO, Paris and I.
-
-    The most frequent ones, each with the case that it has most often; the first of a line does not
-    count.
-    """
-    counts = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
-    lower_counts = Counter[str]()
-    commonest = dict[str, str]()
-    for word, count in counts.most_common():
-        commonest.setdefault(word.lower(), word)
-        lower_counts[word.lower()] += count
-    words = [
-        word
-        for lower, word in commonest.items()
-        if word != lower and counts[word] > 1 and 2 * counts[word] > lower_counts[lower]
-    ]
-    return words[:MAX_CAPITALISED]
-
-
-def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the most frequent words of each side that the other side hardly has."""
-    counts = [
-        Counter(word for line in side for word in _WORDS.findall(line.casefold()))
-        for side in (src, tgt)
-    ]
-    sums = [count.total() for count in counts]
-    telling: list[list[str]] = []
-    for here, there in ((0, 1), (1, 0)):
-        words = (
-            word
-            for word, count in counts[here].most_common()
-            if count > 1 and count * sums[there] > TELLING * counts[there][word] * sums[here]
-        )
-        telling.append(list(islice(words, MAX_WORDS)))
-    return telling[0], telling[1]
-
-
-def _are_apart(final_marks: str, apart_marks: Iterable[str]) -> bool:
+def are_apart(final_marks: str, apart_marks: Iterable[str]) -> bool:
     """Return whether the usual final mark has a space before it, as in a text of tokens."""
     return final_marks[:1] in {mark[-1:] for mark in apart_marks}
-
-
-def usual_final_marks(lines: Sequence[str], further_marks: str, least: float) -> str:
-    """Return the marks with which more than `least` lines end, the most frequent one first."""
-    endings = Counter(forms.split_ending(line).mark.strip() for line in lines)
-    known = MARKS + further_marks
-    marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
-    return "".join(mark for mark in marks if mark in known)
-
-
-def _first_letter(line: str) -> str:
-    """Return the first letter of a line if it is upper or lower case, else ""."""
-    letter = next((character for character in line if character.isalpha()), "")
-    return letter if is_lower(letter) or letter.isupper() else ""
-
-
-def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:
-    """Return the symbols that occur in lines, and nowhere but at their start, after other tags."""
-    if not symbols:
-        return []
-    symbol = any_of(symbols)
-    names = set(symbols)
-    tags = dict[str, None]()
-    elsewhere = set[str]()
-    for line in lines:
-        start = [*takewhile(names.__contains__, line.split(" "))]
-        tags.update(dict.fromkeys(start))
-        elsewhere.update(symbol.findall(" ".join(line.split(" ")[len(start) :])))
-    return [tag for tag in tags if tag not in elsewhere]
-
-
-def _untagged(line: str, tags: Sequence[str]) -> str:
-    """Return a line without the tags that begin it."""
-    while tags and (first := line.partition(" "))[0] in tags:
-        line = first[2]
-    return line
-
-
-def in_capitals(line: str) -> bool:
-    """Return whether a line has several words and all its letters are capitals."""
-    return line.isupper() and len(_WORDS.findall(line)) > 1
-
-
-def in_title_case(line: str) -> bool:
-    """Return whether a line has four words or more, and all but short ones begin in capitals."""
-    words = _WORDS.findall(line)
-    capitals = [word[0].isupper() for word in words]
-    return (
-        len(words) > 3
-        and not line.isupper()
-        and sum(capitals) >= TITLE * len(words)
-        and all(upper or len(word) < 4 for word, upper in zip(words, capitals, strict=True))
-    )
-
-
-def in_lower_case(line: str) -> bool:
-    """Return whether a line has several words, begins with one in lower case, and so are all."""
-    return bool(_first_letter(line)) and line.islower() and len(_WORDS.findall(line)) > 1
-
-
-def scripts_of(line: str) -> Iterator[str]:
-    """Yield the script of each word of at least two letters or an ideograph, such as "LATIN".
-
-    Vowel signs are marks, not letters, to Python: Indic words would be letters alone.
-    """
-    if not line.isascii():
-        line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
-    for word in _WORDS_OR_IDEOGRAPHS.findall(line):
-        letter = next(filter(str.isalpha, word), "")
-        if letter:  # and no digit in a circle
-            yield script_of(letter)

@@ -11,10 +11,11 @@ from functools import cached_property
 from seq2seq.text.characters import MARKS, is_blank, is_letter, normalized
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
+from seq2seq.text.line_properties import in_capitals
 from seq2seq.text.long_lines import Tokenizer, split_line
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.sentences import has_letters, space_after
-from seq2seq.text.source_profile import SourceProfile, in_capitals
+from seq2seq.text.source_profile import SourceProfile
 
 MAX_LABELS = 5  # before a sentence
 MAX_WORDS = 3  # in a note

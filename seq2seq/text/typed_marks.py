@@ -8,7 +8,7 @@ import re
 import unicodedata
 
 from seq2seq.text.characters import APOSTROPHES, COMMAS, MARKS, QUOTES
-from seq2seq.text.sentences import SIGNS
+from seq2seq.text.sentences import SIGNS, is_symbol
 from seq2seq.text.writing import Writing
 
 _NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
@@ -20,7 +20,8 @@ def with_own_marks(text: str, writing: Writing) -> str:
     own = writing.mark_like(".")
     if own == "" or own.isascii() or text.isascii():
         return text
-    body = text.rstrip().rstrip(_QUOTES)
+    end = _end_of_mark(text)
+    body = text[:end]
     typed = body[-1:]
     if writing.knows(typed) or not _may_be_final(typed):
         return text
@@ -30,7 +31,15 @@ def with_own_marks(text: str, writing: Writing) -> str:
     if last.isascii() or unicodedata.category(last)[0] not in "LM":
         return text
     after_word = rf"(?<=[^\x00-\x7f])(\s?){re.escape(run)}(?=$|[\s{re.escape(_QUOTES)}])"
-    return re.sub(after_word, rf"\g<1>{own}", text)
+    return re.sub(after_word, rf"\g<1>{own}", body) + text[end:]
+
+
+def _end_of_mark(text: str) -> int:
+    """Return the place after the last character but white space, quotation marks and symbols."""
+    end = len(text)
+    while end and (text[end - 1].isspace() or text[end - 1] in QUOTES or is_symbol(text[end - 1])):
+        end -= 1
+    return end
 
 
 def _may_be_final(mark: str) -> bool:

@@ -8,7 +8,8 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 
 from seq2seq.text.characters import MARKS, SENTENCE_TERMINALS, is_spaced, is_wide
 
@@ -208,7 +209,7 @@ def frequent_characters(lines: Iterable[str], least: float) -> str:
 
     So must the usual form of an unusual one that is known: half-width digits among full-width ones.
     """
-    counts = Counter(character for line in lines for character in set(line))
+    counts = Counter(chain.from_iterable(map(set, lines)))
     unusual = [character for character in counts if is_unusual(character)]
     known = {character for character in unusual if counts[character] > least}
     rivals = {unicodedata.normalize("NFKC", character) for character in known}
@@ -236,6 +237,7 @@ def _without_inner_spaces(text: str) -> str:
     return joined
 
 
+@lru_cache(1 << 12)
 def _has_spaces(character: str) -> bool:
     """Return whether a space may be beside a character.
 

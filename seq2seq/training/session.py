@@ -20,8 +20,9 @@ from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
-from seq2seq.text import joined_profile, source_profile
+from seq2seq.text import joined_profile, learned_profile
 from seq2seq.text.copied_words import NameInventor
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -34,13 +35,11 @@ class SessionData(NamedTuple):
     valid_pairs: batching.EncodedPairs
     limit: LengthLimit
     checksums: Mapping[str, str]  # texts of the splits, and cache entries of the first
-    source: source_profile.SourceProfile  # by which lines are changed before search
+    source: SourceProfile  # by which lines are changed before search
     # with all habits of this text and of the one that an earlier run was trained on; None without
-    joined: source_profile.SourceProfile | None = None
+    joined: SourceProfile | None = None
 
-    def joined_with(
-        self, limit: LengthLimit, source: source_profile.SourceProfile
-    ) -> "SessionData":
+    def joined_with(self, limit: LengthLimit, source: SourceProfile) -> "SessionData":
         """Return the data with limit and profile of an earlier text, too, whose habits remain.
 
         Habits that this text alone has are pending: validation adopts them.
@@ -188,7 +187,7 @@ def session_data(
     valid_pairs = batching.encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     symbols = vocabularies.src.symbols
     copies = config.model.copy
-    source = source_profile.describe_source(train.src_texts, train.tgt_texts, symbols, copies)
+    source = learned_profile.describe_source(train.src_texts, train.tgt_texts, symbols, copies)
     return SessionData(vocabularies, train, valid, valid_pairs, limit, {}, source)
 
 

@@ -17,8 +17,8 @@ from seq2seq.data.vocabulary.training import (
 )
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, Vocabularies, read_model
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.line_properties import leading_tags
 from seq2seq.text.names.words import PLACEHOLDERS
-from seq2seq.text.source_profile import leading_tags
 
 SRC, TGT = toy_pairs(300, seed=1)
 Processor = sentencepiece.SentencePieceProcessor

@@ -14,9 +14,11 @@ from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary, checksums_of
 from seq2seq.text.copied_words import NameInventor
+from seq2seq.text.learned_profile import MIN_LINES, describe_source
+from seq2seq.text.line_properties import leading_tags
 from seq2seq.text.long_lines import split_line
 from seq2seq.text.names.names import Names, learn_names
-from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source, leading_tags
+from seq2seq.text.source_profile import NO_PROFILE
 
 SYMBOLS = ("<2fr>", "<2frr>", "<num>", "@x@", ">>de<<", "num")
 KINDS = ("unigram", "bpe", "char", "word")

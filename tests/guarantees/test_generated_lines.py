@@ -18,7 +18,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.text.characters import is_blank
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.source_profile import describe_source
+from seq2seq.text.learned_profile import describe_source
 
 TOY, REFERENCES = toy_pairs(120, seed=9)
 PROFILE = describe_source(TOY, REFERENCES)

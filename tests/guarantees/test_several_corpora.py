@@ -24,7 +24,7 @@ from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
-from seq2seq.text.source_profile import leading_tags
+from seq2seq.text.line_properties import leading_tags
 from seq2seq.training.divergence import describe_batch
 from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare

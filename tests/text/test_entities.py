@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.text.entities import Entities, character_of, without_entities
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.line import line_of
 from seq2seq.text.long_lines import Tokenizer
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.text.steps import StepContext, apply, steps_of
 
 TOKENS = [
@@ -39,6 +40,11 @@ def parts_of(profile: SourceProfile, text: str) -> list[str]:
 PROFILES = [describe_source(lines, lines) for lines in (TOKENS, PLAIN)]
 
 
+def usual(profile: SourceProfile, line: str) -> str:
+    """Return a line as the text writes it, its entities read once, as the steps read them."""
+    return profile.ordinary(profile.without_entities(line))
+
+
 def test_the_entities_of_a_text_are_recorded() -> None:
     assert describe_source(TOKENS, TOKENS).entities == ["&amp;", "&apos;", "&quot;"]
     assert describe_source(PLAIN, PLAIN).entities == []
@@ -47,7 +53,7 @@ def test_the_entities_of_a_text_are_recorded() -> None:
 
 def test_lines_of_a_text_with_entities_stay_as_they_are() -> None:
     profile = describe_source(TOKENS, TOKENS)
-    assert [profile.ordinary(line) for line in TOKENS] == TOKENS
+    assert [usual(profile, line) for line in TOKENS] == TOKENS
     assert parts_of(profile, TOKENS[0]) == [TOKENS[0]]
 
 
@@ -70,7 +76,7 @@ def test_a_quotation_mark_ends_the_sentence_that_it_closes(quote: str) -> None:
 )
 def test_entities_that_a_text_lacks_are_characters(line: str, read: str) -> None:
     text = [*PLAIN, *["It is Tom's car."] * 9]
-    assert describe_source(text, text).ordinary(line) == read
+    assert usual(describe_source(text, text), line) == read
 
 
 def test_an_entity_begins_in_no_capital() -> None:
@@ -85,8 +91,8 @@ PIECES = ["&", ";", "&quot;", '"', "a", " ", "#", "3", "4", "lt", "amp"]
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_what_is_read_is_read_again_as_it_is(text: str) -> None:
     for profile in PROFILES:
-        written = profile.ordinary(text)
-        assert profile.ordinary(written) == written
+        written = usual(profile, text)
+        assert usual(profile, written) == written
 
 
 def test_characters_of_entities() -> None:
@@ -99,5 +105,5 @@ def test_characters_of_entities() -> None:
 def test_the_time_of_reading_entities_grows_with_the_length_of_a_line(unit: str) -> None:
     profile = describe_source(TOKENS, TOKENS)
     texts = {size: unit * (size // len(unit)) for size in (6_000, 12_000)}
-    assert growth(lambda size: profile.ordinary(texts[size]), 6_000) < LINEAR
+    assert growth(lambda size: usual(profile, texts[size]), 6_000) < LINEAR
     assert growth(lambda size: profile.parts(texts[size]), 6_000) < LINEAR

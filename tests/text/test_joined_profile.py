@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.text.joined_profile import HABITS, joined, new_habits, without_new_habits
 from seq2seq.text.known_words import record_of
-from seq2seq.text.source_profile import NO_PROFILE, SourceProfile, describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 TARGET = ["aa", "bb", "cc", "dd"]
 words = st.lists(st.sampled_from(["ab", "Ab", "xx", "0", "?"]), unique=True, max_size=4)

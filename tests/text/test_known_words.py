@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from seq2seq.text import known_words
 from seq2seq.text.known_words import KnownWords, frequent_words, joined, record_of, words_of
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.line import line_of
-from seq2seq.text.source_profile import NO_PROFILE, describe_source
+from seq2seq.text.source_profile import NO_PROFILE
 from seq2seq.text.steps import NoteUnknownWords, StepContext
 
 TEXT = [

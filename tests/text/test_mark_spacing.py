@@ -5,9 +5,10 @@ from cases.growth import LINEAR, growth
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.sentences import NUMBER
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.source_profile import SourceProfile
 
 ENGLISH = "How are you? I am fine, thanks! Well: yes; no."
 FRENCH = "Comment \u00e7a va ? Bien, merci ! Bon : oui ; non."

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from seq2seq.text.characters import DASHES, QUOTES
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.source_profile import SourceProfile
 
 # One sentence as texts of several kinds write it.
 KEYBOARD = """Tom's "old" car - a 'well-known' one - won't go -5 miles."""

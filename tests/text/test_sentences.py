@@ -3,14 +3,8 @@
 import pytest
 from cases.growth import LINEAR, growth
 
-from seq2seq.text.sentences import (
-    NUMBER,
-    SentenceHabits,
-    find_abbreviations,
-    split_affixes,
-    split_sentences,
-    words_after_ordinals,
-)
+from seq2seq.text.learned_sentences import find_abbreviations, words_after_ordinals
+from seq2seq.text.sentences import NUMBER, SentenceHabits, split_affixes, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.sentences import has_letters, split_affixes, split_sentences
-from seq2seq.text.source_profile import describe_source
 
 
 @pytest.mark.parametrize(

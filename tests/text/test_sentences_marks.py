@@ -2,8 +2,10 @@
 
 import pytest
 
-from seq2seq.text.sentences import lacks_mark, split_ending, usual_marks, without_mark
-from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source
+from seq2seq.text.learned_profile import MIN_LINES, describe_source
+from seq2seq.text.learned_sentences import endings_of, usual_marks
+from seq2seq.text.sentences import lacks_mark, split_ending, without_mark
+from seq2seq.text.source_profile import NO_PROFILE
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
 BARE = [line[:-1] for line in PLAIN]
@@ -76,22 +78,26 @@ def test_the_mark_of_a_translation_is_removed(text: str, bare: str) -> None:
     assert without_mark(text, []) == text
 
 
+def usual_marks_of(src: list[str], tgt: list[str]) -> list[str]:
+    return usual_marks(endings_of(src), endings_of(tgt))
+
+
 def test_a_usual_mark_requires_marks_on_nearly_all_lines() -> None:
-    assert usual_marks(PLAIN, PLAIN) == ["."]
-    assert usual_marks(PLAIN * 3 + ["Is it?"] * 99, PLAIN * 3 + ["!"] * 99) == ["."]
-    assert usual_marks([*PLAIN, *BARE[:2]], [*PLAIN, *BARE[:2]]) == ["."]
-    assert usual_marks([*PLAIN, *BARE[:5]], [*PLAIN, *BARE[:5]]) == []  # headings
-    assert usual_marks(BARE, PLAIN) == []
-    assert usual_marks([], []) == []
+    assert usual_marks_of(PLAIN, PLAIN) == ["."]
+    assert usual_marks_of(PLAIN * 3 + ["Is it?"] * 99, PLAIN * 3 + ["!"] * 99) == ["."]
+    assert usual_marks_of([*PLAIN, *BARE[:2]], [*PLAIN, *BARE[:2]]) == ["."]
+    assert usual_marks_of([*PLAIN, *BARE[:5]], [*PLAIN, *BARE[:5]]) == []  # headings
+    assert usual_marks_of(BARE, PLAIN) == []
+    assert usual_marks_of([], []) == []
 
 
 def test_translations_may_have_another_usual_mark() -> None:
     hindi = [f"{line}{'.।'[number % 2]}" for number, line in enumerate(BARE)]
-    assert usual_marks(PLAIN, hindi) == [".", "।"]
-    assert usual_marks(PLAIN, [f"{line}。" for line in BARE]) == [".", "。"]
-    assert usual_marks(PLAIN, BARE) == ["."]  # no marks, as in Thai
+    assert usual_marks_of(PLAIN, hindi) == [".", "।"]
+    assert usual_marks_of(PLAIN, [f"{line}。" for line in BARE]) == [".", "。"]
+    assert usual_marks_of(PLAIN, BARE) == ["."]  # no marks, as in Thai
     rarely = [f"{line}{'!' if number % 9 == 0 else '.'}" for number, line in enumerate(BARE)]
-    assert usual_marks(PLAIN, rarely) == ["."]
+    assert usual_marks_of(PLAIN, rarely) == ["."]
 
 
 def test_white_space_before_the_usual_mark_is_part_of_it() -> None:

@@ -8,8 +8,9 @@ from cases.tiers import one_quick
 
 from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.text.characters import is_lower
-from seq2seq.text.sentences import SentenceHabits, find_marks, split_sentences
-from seq2seq.text.source_profile import describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.learned_sentences import endings_of, find_marks
+from seq2seq.text.sentences import SentenceHabits, split_sentences
 
 
 class Script(NamedTuple):
@@ -74,7 +75,7 @@ def test_the_sentences_of_a_line_are_counted(name: str) -> None:
     script = SCRIPTS[name]
     draw = random.Random(name)
     text = [script.sentence(draw) for _ in range(400)]
-    marks = find_marks(text)
+    marks = find_marks(text, endings_of(text))
     assert marks == (";" if name == "Greek" else "")
     right = 0
     for _ in range(200):

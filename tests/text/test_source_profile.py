@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.data.public_corpora import unpack_demo_corpora
-from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, SourceProfile, describe_source
+from seq2seq.text.learned_profile import MIN_LINES, describe_source
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
 TWO = "I like it. He does not."

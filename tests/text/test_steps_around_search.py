@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.inference.translator import Translator
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.source_profile import SourceProfile
 
 LETTERS = "abdefgiklmnoprstuvyzABDEFGIKLMNOPRSTUVYZ .!?-"
 PLAIN = SourceProfile(

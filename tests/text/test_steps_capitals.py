@@ -8,7 +8,8 @@ import pytest
 
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
-from seq2seq.text.source_profile import NO_PROFILE, SourceProfile, describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 NOTE = "read in lower case; the translation is written in capitals"
 TEXT = [

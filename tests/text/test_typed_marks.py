@@ -3,7 +3,8 @@
 import pytest
 from cases.growth import LINEAR, growth
 
-from seq2seq.text.source_profile import SourceProfile, describe_source
+from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing
 
@@ -44,7 +45,10 @@ def profile_of(name: str, also: str = "") -> SourceProfile:
 def test_the_mark_that_ends_a_line_is_read_as_that_of_the_script(name: str, typed: str) -> None:
     word, own = WORDS[name]
     profile = profile_of(name)
-    for text in ("{0}{1}", "{0} {0}{1} {0} {0}{1}", "{0}{1} ", '"{0}{1}"'):
+    for text in (
+        *("{0}{1}", "{0} {0}{1} {0} {0}{1}", "{0}{1} ", '"{0}{1}"'),
+        *("{0}{1} \U0001f600", "{0}{1}\U0001f600"),
+    ):
         line = text.format(word, typed)
         assert profile.with_own_marks(line) == text.format(word, own)
     spaced = profile.with_own_marks(f"{word} {typed} {word} {typed}")

@@ -16,7 +16,7 @@ from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.training_state import open_folder
 from seq2seq.runtime.errors import UserError
-from seq2seq.text.source_profile import describe_source
+from seq2seq.text.learned_profile import describe_source
 from seq2seq.tools.analysis.check.check import check
 from seq2seq.tools.averaging import average
 from seq2seq.training import validation

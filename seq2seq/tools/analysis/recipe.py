@@ -23,7 +23,7 @@ from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabula
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import counted, duration, one_line
 from seq2seq.runtime.errors import UserError
-from seq2seq.text import source_profile
+from seq2seq.text.line_properties import scripts_of
 from seq2seq.tools.analysis.check.forecast import Forecast, forecast
 from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.session import new_session, session_data
@@ -106,7 +106,7 @@ def _mean_words(lines: list[str]) -> float:
 
 
 def _main_script(lines: list[str]) -> str:
-    counts = Counter(script for line in lines for script in source_profile.scripts_of(line))
+    counts = Counter(script for line in lines for script in scripts_of(line))
     return max(counts, key=lambda script: (counts[script], script)) if counts else ""
 
 

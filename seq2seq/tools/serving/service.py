@@ -22,8 +22,8 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
-from seq2seq.text import source_profile
 from seq2seq.text.documents import SourceDocument
+from seq2seq.text.line_properties import scripts_of
 from seq2seq.text.source_profile import SourceProfile
 from seq2seq.tools.serving.access import Access
 from seq2seq.tools.serving.limits import Client, Limits
@@ -82,7 +82,7 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         Each word that the training text has on one side alone counts for the language of that side.
         One is added for each language, and one for all others, as few words show little.
         """
-        scripts = set(source_profile.scripts_of(text))
+        scripts = set(scripts_of(text))
         counts: dict[str, int] = {}
         for pair, translator in self.items():
             profile = translator.source
@@ -96,7 +96,7 @@ class LanguagePairs(dict[LanguagePair, Translator]):
 
     def detected(self, text: str) -> list[str]:
         """Return the codes of the languages that a text may have, by the script of its letters."""
-        scripts = Counter(source_profile.scripts_of(text))
+        scripts = Counter(scripts_of(text))
         script = max(scripts, key=scripts.__getitem__, default=None)
         read: dict[str, list[str]] = {}
         for pair, translator in self.items():
@@ -116,7 +116,7 @@ def _distance(wish: str | None, code: str) -> int:
 
 def _scripts_by_side(profile: SourceProfile) -> tuple[set[str], set[str]]:
     """Return the scripts of the source and of the target."""
-    written = (source_profile.scripts_of(2 * character) for character in profile.tgt_characters)
+    written = (scripts_of(2 * character) for character in profile.tgt_characters)
     return set(profile.scripts), set().union(*written)
 
 

@@ -1,0 +1,117 @@
+"""Ends of sentences of a training text, learned: abbreviations, ordinals and final marks."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from seq2seq.text.characters import CLOSING, MARKS
+from seq2seq.text.sentences import BEFORE_WORDS, NUMBER, split_ending, word_key
+
+END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
+_DOTTED = re.compile(rf"(?<![^\s{BEFORE_WORDS}])([^\s{BEFORE_WORDS}]+)\.(?=\s+[{BEFORE_WORDS}]*\w)")
+_AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
+_WORD = re.compile(rf"[^\s{BEFORE_WORDS}{re.escape(CLOSING)},;:!?]+")
+_DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
+_ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
+_ORDINAL_RATIO = 10  # or the multiple of the share of other words that a full stop follows,
+_LEAST_ORDINALS = 0.01  # but at least this share
+_MIN_COUNT = 2
+_MAX_ABBREVIATIONS = 500
+UNMARKED = 0.01  # share of source lines without a final mark below which a text hardly has them
+COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
+
+
+def endings_of(lines: Iterable[str]) -> list[str]:
+    """Return the final mark of each line, with white space before it; "" if it has none."""
+    return [split_ending(line).mark for line in lines]
+
+
+def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
+    """Return the marks, besides MARKS, that end lines of a text and hardly occur elsewhere.
+
+    The Greek question mark is one, which Unicode knows as a semicolon.
+    """
+    ends = Counter(map(str.strip, endings))
+    marks = list[str]()
+    for mark, count in ends.items():
+        is_unknown = len(mark) == 1 and mark not in MARKS
+        if is_unknown and count >= UNMARKED * len(lines):
+            occurrences = sum(line.count(mark) for line in lines)
+            marks += [mark] * (count >= END_SHARE * occurrences)
+    return "".join(sorted(marks))
+
+
+def find_abbreviations(lines: Iterable[str]) -> list[str]:
+    """Return the words of a text that nearly always have a full stop, within its lines, sorted.
+
+    NUMBER among them means that numbers are often written with one, as ordinals are in German.
+    """
+    lines = list(lines)
+    words = Counter[str]()
+    for word, count in _counts(_WORD, lines).items():
+        words[word_key(word.rstrip("."))] += count
+    dotted = Counter[str]()
+    for word, count in _counts(_DOTTED, filter(_has_inner_stop, lines)).items():
+        dotted[word_key(word)] += count
+    abbreviations = [
+        word
+        for word, count in dotted.most_common()
+        if count >= _MIN_COUNT and word != NUMBER and count >= _DOTTED_SHARE * words[word]
+    ]
+    if _has_ordinals(dotted, words, abbreviations):
+        abbreviations.insert(0, NUMBER)
+    return sorted(abbreviations[:_MAX_ABBREVIATIONS])
+
+
+def words_after_ordinals(lines: Iterable[str]) -> list[str]:
+    """Return the words of a text that often follow a number with a full stop, as months do."""
+    lines = list(lines)
+    words = _counts(_WORD, lines)
+    after = _counts(_AFTER_ORDINAL, filter(_has_inner_stop, lines))
+    often = [
+        word
+        for word, count in after.most_common(_MAX_ABBREVIATIONS)
+        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
+    ]
+    return sorted(often)
+
+
+def _counts(pattern: re.Pattern[str], lines: Iterable[str]) -> Counter[str]:
+    """Return how often each match of a pattern occurs."""
+    return Counter(chain.from_iterable(map(pattern.findall, lines)))
+
+
+def _has_inner_stop(line: str) -> bool:
+    return "." in line[:-1]
+
+
+def _has_ordinals(
+    dotted: Counter[str], words: Counter[str], abbreviations: Collection[str]
+) -> bool:
+    """Return whether numbers are followed by a full stop far more often than other words are."""
+    count = dotted[NUMBER]
+    others = dotted.total() - count - sum(dotted[word] for word in abbreviations)
+    usual = others / max(1, words.total() - words[NUMBER])
+    share = count / max(1, words[NUMBER])
+    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual))
+    return count >= _MIN_COUNT and share >= least
+
+
+def usual_marks(src_endings: Sequence[str], tgt_endings: Sequence[str]) -> list[str]:
+    """Return the final mark, with spaces before it, of most source lines; then its translations.
+
+    None are returned for a text that has lines without a final mark.
+    """
+    counts = Counter(src_endings)
+    if not src_endings or counts[""] > UNMARKED * len(src_endings):
+        return []
+    ((usual, _),) = counts.most_common(1)
+    translated = Counter(
+        translation.strip()
+        for mark, translation in zip(src_endings, tgt_endings, strict=True)
+        if mark == usual
+    )
+    least = COMMON * translated.total()
+    replacing = [mark for mark, count in translated.most_common() if mark and count > least]
+    return [usual, *(mark for mark in replacing if mark != usual.strip())]
