@@ -48,9 +48,11 @@ class Answer(NamedTuple):
 
 def mixed_requests(count: int, lines: int, seed: int = 1) -> list[Request]:
     """Return requests that together ask for every line if they are many; half ask for one line."""
-    generator, order = random.Random(seed), list(range(lines))
+    generator = random.Random(seed)
+    order = list(range(lines))
     generator.shuffle(order)
-    requests, position = [], 0
+    requests = []
+    position = 0
     for _ in range(count):
         size = 1 if generator.random() < 0.5 else generator.randint(2, _MAX_LINES)
         numbers = [order[(position + offset) % lines] for offset in range(size)]
@@ -106,7 +108,8 @@ def send_all(
 ) -> list[Answer]:
     """Send requests from several clients at once, each as soon as its last one is answered."""
     answers: list[Answer | None] = [None] * len(requests)
-    numbers, lock = iter(range(len(requests))), threading.Lock()
+    numbers = iter(range(len(requests)))
+    lock = threading.Lock()
     failures: list[Exception] = []
 
     def work() -> None:

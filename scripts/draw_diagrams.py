@@ -41,7 +41,9 @@ class Drawing:
     """An SVG file under construction, in pixels from the upper left."""
 
     def __init__(self, name: str, width: int, height: int, title: str) -> None:
-        self.name, self.width, self.height = name, width, height
+        self.name = name
+        self.width = width
+        self.height = height
         self._parts = [f"<title>{escape(title)}</title><style>{STYLE}</style>"]
         self._parts.append(f"<defs>{ARROW.format(name=f'arrow-{name}')}</defs>")
 
@@ -221,7 +223,8 @@ def beam_search() -> None:
 def by_length() -> None:
     """Draw BLEU by source length, as figure 2 of Bahdanau et al. (2015)."""
     first, *rows = table_of("attention.md")
-    head, curves = first[1:8], {row[0]: [float(cell) for cell in row[1:8]] for row in rows}
+    head = first[1:8]
+    curves = {row[0]: [float(cell) for cell in row[1:8]] for row in rows}
     drawing = Drawing("by-length", 640, 320, "BLEU by the length of the source sentence")
     left, top, width, height = 50, 40, 480, 220
     drawing.text(

@@ -112,7 +112,9 @@ def compare(
     translations: Sequence[Translation], expected: Sequence[Translation]
 ) -> tuple[float, int, float]:
     """Return the share of equal texts, the differences that are no tie, and that of attention."""
-    equal, untied, attention = 0, 0, 0.0
+    equal = 0
+    untied = 0
+    attention = 0.0
     for ours, theirs in zip(translations, expected, strict=True):
         equal += ours.text == theirs.text
         untied += ours.text != theirs.text and abs(gap(ours, theirs)) > TIE

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.cli import arguments
-from seq2seq.cli.arguments import Conflict, Need, Rows
+from seq2seq.cli import arguments, conflicts, search_arguments
+from seq2seq.cli.conflicts import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport, check_texts, is_stdin, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hyp", help=text, **files)
     text = "reference, may be repeated (default: the text of --split)"
     parser.add_argument("-r", "--ref", help=text, **files)
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
     parser.add_argument("--tokenize", metavar="NAME", help=text)
@@ -125,7 +125,7 @@ CONFLICTS: Rows = (
 
 def run(options: Options) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))

@@ -154,7 +154,10 @@ def parse(arguments: Sequence[str], groups: Groups) -> Call:
     )
     commands = commands_of(groups)
     called = next((word for word in arguments if word in commands), None)
-    for name, (package, summary) in commands.items():
+    # A command that is the first word reads all others; only the help and mistakes list the rest.
+    names = [called] if called is not None and arguments[0] == called else list(commands)
+    for name in names:
+        package, summary = commands[name]
         subparser = subparsers.add_parser(name, help=summary)
         if name == called:  # others may need packages that are not installed
             module = command_module(name, package)

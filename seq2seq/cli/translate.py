@@ -20,9 +20,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, conflicts, number_types, search_arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import Conflict, Need, Rows
+from seq2seq.cli.conflicts import Conflict, Need, Rows
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, open_output, progress
 from seq2seq.runtime import console, file_types
@@ -49,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=file_types.DOCUMENT_FORMATS, help=text)
     arguments.add_output(parser)
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     text = (
         "print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0; ||| in "
         f"TEXT becomes {ESCAPED}, --json has it unchanged"
     )
-    parser.add_argument("--n-best", type=arguments.count, metavar="N", help=text)
+    parser.add_argument("--n-best", type=number_types.count, metavar="N", help=text)
     text = "print one object per line: text, score, tokens, attention weights"
     parser.add_argument("--json", action="store_true", help=text)
     prefix = parser.add_mutually_exclusive_group()
@@ -62,13 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prefix.add_argument("--prefix", metavar="TEXT", help=text)
     text = "begin the translation of line n with line n of FILE, blank for no prefix"
     prefix.add_argument("--prefix-file", type=Path, metavar="FILE", help=text)
-    arguments.add_search_options(parser)
+    search_arguments.add_search_options(parser)
     text = "translate lines as they arrive, as from tail -f"
     parser.add_argument("--stream", action="store_true", help=text)
     text = "translate the I-th of N parts of -i FILE alone; in order, the outputs are that of FILE"
-    parser.add_argument("--shard", type=arguments.shard, metavar="I/N", help=text)
+    parser.add_argument("--shard", type=number_types.shard, metavar="I/N", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
-    parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
+    parser.add_argument("--batch-size", type=number_types.count, metavar="N", help=text)
     arguments.add_model_options(parser)
 
 
@@ -95,7 +95,7 @@ class Options:
     json: bool
     prefix: str | None
     prefix_file: Path | None
-    search: arguments.SearchArguments
+    search: search_arguments.SearchArguments
     stream: bool
     shard: tuple[int, int] | None
     batch_size: int | None
@@ -158,7 +158,7 @@ CONFLICTS: Rows = (
 
 def run(options: Options) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    arguments.check_together(options, SOURCES)
+    conflicts.check_together(options, SOURCES)
     if input_lines.is_stdin(options.input):
         options = replace(options, input=None)
     input_lines.check_texts("translate", options.input)
@@ -166,11 +166,11 @@ def run(options: Options) -> int:
     inputs = options.input, options.prefix_file, options.constraints
     required_files = files.glossary, files.forbidden
     check_output(options.output, *inputs, *required_files, runs=options.model)
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     arguments.check_sentences("translate", options.text)
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
-    settings = arguments.search_settings(options.search, options.beam)
+    settings = search_arguments.search_settings(options.search, options.beam)
     if _is_document(options):
         return _translate_documents(options, settings)
     with _open(options) as rows:
@@ -191,7 +191,7 @@ def _load(options: Options, settings: "SearchSettings", rows: Sequence[_Row] = (
     translator = arguments.load_translator(*models, options.beam, n_best)
     path = options.constraints
     lines = ((f"{path}:{n}", row.phrases) for n, row in enumerate(rows, start=1))
-    places = chain(lines, arguments.glossary_places(options.search.required, settings))
+    places = chain(lines, search_arguments.glossary_places(options.search.required, settings))
     translator.check_phrases(places, settings)
     return translator
 

@@ -48,7 +48,8 @@ class SubwordSampler:
         `symbols` are the ids of tokens that separate a word from its rest and are never split.
         """
         tokens = Tokens(processor, symbols)
-        self._symbols, self._symbol = symbols, any_of(symbols)
+        self._symbols = symbols
+        self._symbol = any_of(symbols)
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
         bpe = all(score.is_integer() for score in tokens.scores.values())
         self._model = BpeDropout(tokens, amount) if bpe else UnigramModel(tokens, amount)
@@ -116,7 +117,8 @@ class SubwordSampler:
         word = self._previous.get(text) or self._new_word(text)
         if len(text) <= _MAX_LENGTH:
             if len(self._cached) >= MAX_NEW_WORDS:
-                self._cached, self._previous = {}, self._cached
+                self._previous = self._cached
+                self._cached = {}
             self._cached[text] = word
         return word
 
@@ -191,7 +193,8 @@ class Tokens:
             special = processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i)
             if not (special or processor.is_byte(i) or i in without):
                 token = processor.id_to_piece(i)
-                self._ids[token], self.scores[token] = (i,), processor.get_score(i)
+                self._ids[token] = (i,)
+                self.scores[token] = processor.get_score(i)
         self._bytes = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
 
     def ids(self, token: str) -> tuple[int, ...]:

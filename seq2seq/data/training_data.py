@@ -288,16 +288,17 @@ def _corpus_notes(
 ) -> list[str]:
     """Describe each of several corpora, and a tag."""
     notes = []
-    for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
-        name = f"training corpus {number}" if len(corpora) > 1 else "training text"
+    for place, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
+        name = f"training corpus {place}" if len(corpora) > 1 else "training text"
         tag = f", tag {corpus.tag}" if corpus.tag else ""
-        used, share = size * weight / max(weights), ""  # pairs in an epoch
+        pairs_in_epoch = size * weight / max(weights)
+        share = ""
         if len(set(weights)) > 1:
-            number_used = "fewer than one" if used < 1 else f"about {used:,.0f}"
-            number_used = "all" if weight == max(weights) else number_used
-            share = f", {number_used} in each epoch (weight {weight:g})"
+            number = "fewer than one" if pairs_in_epoch < 1 else f"about {pairs_in_epoch:,.0f}"
+            number = "all" if weight == max(weights) else number
+            share = f", {number} in each epoch (weight {weight:g})"
         if len(corpora) > 1 or tag:
-            warning = "warning: " * (used < 1)
+            warning = "warning: " if pairs_in_epoch < 1 else ""
             source = texts.source_name(corpus)
             notes.append(f"{warning}{name}, {source}: {size:,} pairs{share}{tag}")
     return notes

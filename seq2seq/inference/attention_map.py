@@ -1,18 +1,13 @@
 """Attention maps: the weights of a line, of its parts or of its heads, by tokens or by words.
 
-They are tables in HTML, or a figure of matplotlib: panels in a grid, with one colour bar.
+`attention_table` shows them in HTML, `attention_figure` in a figure of matplotlib.
 """
 
-import math
 import re
-import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from html import escape
-from itertools import pairwise, repeat
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -20,13 +15,7 @@ from numpy.typing import NDArray
 
 from seq2seq.engines.engine import Array
 from seq2seq.inference.nbest import NBestEntry
-from seq2seq.runtime.figures import installed_families, save, widest
 from seq2seq.text.characters import EOS, SPACE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontProperties
 
 
 class AttentionMap(NamedTuple):
@@ -193,60 +182,6 @@ def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]
     return [NOTE + text_of(tokens[run.start : run.stop])]
 
 
-MAX_CELLS = 10_000  # in one table of a notebook
-BLUE = (38, 100, 205)  # weight 1; a smaller weight is its opacity
-SCALE = '<div class="attention-scale">attention weight 0 <span></span> 1</div>'
-
-
-@cache
-def style() -> str:
-    """Return the style sheet of maps, for the head of a page or before a map."""
-    return Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-
-
-def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
-    """Return a translation with its maps, each below its source."""
-    parts = [f"<style>{style()}</style>"]
-    for attention in maps:
-        source, *texts = map(escape, attention.headings())
-        below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
-        parts.append(f'<div dir="auto">{source}</div>{below}')
-        if attention.weights.size > MAX_CELLS:
-            size = "{} by {} tokens".format(*attention.weights.shape)
-            parts.append(f"<div>attention weights of {size}: too many to show</div>")
-        else:
-            parts.append(heat_map(attention))
-    if len(parts) == 1:
-        parts = [f'<div dir="auto">{escape(legible(text))}</div>']
-    else:
-        parts.append(SCALE)
-    return f'<div>{"".join(parts)}<div style="opacity:.7">score {score:.3f}</div></div>'
-
-
-def heat_map(attention: AttentionMap, percentages: bool = False) -> str:
-    """Return the table of attention weights, which scrolls where it is too wide.
-
-    With `percentages` a cell has its weight in percent, as there is no pointer on paper or a phone.
-    """
-    src, tgt = map(labels_of, (attention.src_tokens, attention.tgt_tokens))
-    columns = "".join(
-        f'<th scope="col"{word_class}><span dir="auto"'
-        f"{' class=upright' if is_upright(label) else ''}>{escape(label)}</span></th>"
-        for label, word_class in zip(src, _word_classes(attention.src_tokens), strict=True)
-    )
-    rows = []
-    classes = _word_classes(attention.tgt_tokens)
-    for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
-        hints = (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src)
-        cells = "".join(map(_cell, hints, values, repeat(percentages)))
-        head = f'<th scope="row" dir="auto"{word_class}>{escape(label)}</th>'
-        rows.append(f"<tr>{head}{cells}</tr>\n")
-    return (
-        '<div class="attention-scroll"><table class="attention-map"><thead><tr>'
-        f"<td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
 def is_upright(label: str) -> bool:
     """Return whether the characters of a vertical label are upright, as in Chinese."""
     return all(east_asian_width(character) in "WF" for character in label)
@@ -255,115 +190,3 @@ def is_upright(label: str) -> bool:
 def is_split(tokens: Sequence[str]) -> bool:
     """Return whether a word has several tokens, so that words are to be marked."""
     return len(word_spans(tokens)) < len(tokens)
-
-
-def _word_classes(tokens: Sequence[str]) -> list[str]:
-    """Return an attribute for each token: the first or last of its word, none without subwords."""
-    if not is_split(tokens):
-        return [""] * len(tokens)
-    places = [(index, word) for word in word_spans(tokens) for index in word]
-    return [
-        f' class="part{" first" * (index == word.start)}{" last" * (index == word.stop - 1)}"'
-        for index, word in places
-    ]
-
-
-def _cell(hint: str, weight: float, percentage: bool) -> str:
-    colour = f"rgba({','.join(map(str, BLUE))},{weight:.3f})"
-    style = f"--weight:{weight:.3f};background-color:{colour}"
-    text = f"{100 * weight:.0f}" if percentage and weight >= SHOWN else ""
-    heavy = " class=heavy" if text and weight > HEAVY else ""
-    return f'<td{heavy} style="{style}" title="{escape(hint)}: {weight:.3f}">{text}</td>'
-
-
-SHOWN = 0.05  # least weight whose percentage is shown
-HEAVY = 0.6  # weight from which a percentage is written in the colour of the ground
-CELL = 0.26  # inches, as all lengths here
-LABEL_GAP = 0.12  # between labels and cells: room for the word bars
-LINE = 0.19  # height of a line of a title
-UPRIGHT_LINE = 0.16  # height of a character in an upright label, such as a Chinese one
-BAR = 0.6  # height of the colour bar with its labels
-EDGE = 0.25  # height above all titles, which the layout may place up to 0.2 too high
-MIN_CELLS = 10  # least width of a panel, to whose cells the title wraps
-
-
-def map_figure(maps: Sequence[AttentionMap], columns: int | None = None) -> "Figure":
-    """Draw maps in a grid, nearly square by default, each below its title: its headings."""
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontProperties
-
-    font = FontProperties(family=installed_families(), size=9)
-    columns = columns or math.ceil(math.sqrt(len(maps)))
-    rows = -(-len(maps) // columns)
-    across = max(MIN_CELLS, *(len(attention.src_tokens) for attention in maps))
-    down = max(len(attention.tgt_tokens) for attention in maps)
-    titles = [_title(attention, CELL * across, font) for attention in maps]
-    left, above = _room(maps, titles, font)
-    size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR + EDGE
-    figure = Figure(figsize=size)
-    figure._repr_png_ = lambda: save(figure, ".png")[0]  # type: ignore[attr-defined]  # for a notebook
-    figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - EDGE / size[1]))
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    blue = [value / 255 for value in BLUE]
-    colours = LinearSegmentedColormap.from_list("attention", [(1.0, 1.0, 1.0), blue])
-    for axes, attention, title in zip(panels, maps, titles, strict=False):
-        axes.set_title(title, loc="left", fontproperties=font, pad=8, parse_math=False)
-        style: dict[str, Any] = {"edgecolors": "#e2e4e9", "linewidth": 0.5}
-        mesh = axes.pcolormesh(attention.weights, cmap=colours, vmin=0, vmax=1, **style)
-        axes.set(xlim=(0, across), ylim=(down, 0), aspect="equal", anchor="NW")
-        _draw_labels(axes, attention, font)
-    for axes in panels[len(maps) :]:
-        axes.remove()
-    place: dict[str, Any] = {"location": "bottom", "anchor": (0.0, 0.0), "aspect": 13}
-    shrink = min(1.0, 1.3 / size[0])
-    bar = figure.colorbar(mesh, ax=list(panels[: len(maps)]), ticks=[0, 1], shrink=shrink, **place)
-    bar.set_label("attention weight", fontproperties=font)
-    return figure
-
-
-def _title(attention: AttentionMap, room: float, font: "FontProperties") -> str:
-    """Return the headings of a map, wrapped to lines of about a width in inches."""
-    lines: list[str] = []
-    for text in attention.headings():
-        share = room / max(room, widest([text], font))
-        lines += textwrap.wrap(text, max(1, int(0.9 * share * len(text)))) if share < 1 else [text]
-    return "\n".join(lines)
-
-
-def _room(
-    maps: Sequence[AttentionMap], titles: Sequence[str], font: "FontProperties"
-) -> tuple[float, float]:
-    """Return the width of the labels beside the cells, and the height of all that is above."""
-    labels = [label for attention in maps for label in labels_of(attention.src_tokens)]
-    upright = max((len(label) for label in labels if is_upright(label)), default=0)
-    turned = widest([label for label in labels if not is_upright(label)], font)
-    lines = max(title.count("\n") + 1 for title in titles)
-    tgt_labels = [label for attention in maps for label in labels_of(attention.tgt_tokens)]
-    beside = widest(tgt_labels, font)
-    above = LINE * lines + max(turned, UPRIGHT_LINE * upright)
-    return beside + 3 * LABEL_GAP, above + 3 * LABEL_GAP
-
-
-def _draw_labels(axes: "Axes", attention: AttentionMap, font: "FontProperties") -> None:
-    columns, rows = map(labels_of, (attention.src_tokens, attention.tgt_tokens))
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, pad=72 * LABEL_GAP, top=True, labeltop=True, labelbottom=False)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=90)
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
-    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        label.set(fontproperties=font, parse_math=False)  # a token may be "$"
-    for label in axes.get_xticklabels():
-        if is_upright(label.get_text()):
-            label.set(text="\n".join(label.get_text()), rotation=0, linespacing=1)
-    _draw_word_bars(axes, attention)
-
-
-def _draw_word_bars(axes: "Axes", attention: AttentionMap) -> None:
-    """Join the labels of each word's tokens by a bar beside the cells."""
-    beside = -0.5 * LABEL_GAP / CELL
-    style: dict[str, Any] = {"color": "#9aa0a8", "linewidth": 1.2, "clip_on": False}
-    for tokens, step in ((attention.src_tokens, 1), (attention.tgt_tokens, -1)):
-        for word in word_spans(tokens) if is_split(tokens) else ():
-            ends = (word.start + 0.15, word.stop - 0.15), (beside, beside)
-            axes.plot(*ends[::step], **style)

@@ -244,7 +244,7 @@ class Repair(Pass):
     def _with_all_names(self, search: RequestedSearch, names: Names) -> RequestedSearch:
         masked = search.part.masked
         is_forbidden = self.context.is_forbidden
-        more = without_forbidden(names.mask_more(masked), names, masked.names, is_forbidden)
+        more = without_forbidden(names.mask_frequent(masked), names, masked.names, is_forbidden)
         if more.names == masked.names:
             return search
         return self.context.preparation.with_names(search, more)

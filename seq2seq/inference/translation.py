@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference import attention_map
+from seq2seq.inference import attention_figure, attention_map, attention_table
 from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError, is_installed, not_installed
@@ -101,7 +101,8 @@ class Translation:
             raise UserError("there are no attention weights to plot; translate without text_only")
         if not is_installed("matplotlib"):
             raise not_installed("plot needs matplotlib", "plot", "")
-        return attention_map.map_figure(list(map(attention_map.by_words, maps)) if words else maps)
+        shown = map(attention_map.by_words, maps) if words else maps
+        return attention_figure.map_figure(list(shown))
 
     def __str__(self) -> str:
         return self.text
@@ -112,7 +113,7 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""
-        return attention_map.notebook_maps(self.text, self.score, self.attention_maps())
+        return attention_table.notebook_maps(self.text, self.score, self.attention_maps())
 
 
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:

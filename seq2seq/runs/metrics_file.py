@@ -18,7 +18,8 @@ class LineCount:
     """Number and checksum of the lines of a file, updated with each line that is written."""
 
     def __init__(self, lines: Sequence[bytes] = ()) -> None:
-        self.lines, self._digest = 0, hashlib.sha256()
+        self.lines = 0
+        self._digest = hashlib.sha256()
         for line in lines:
             self.add(line)
 

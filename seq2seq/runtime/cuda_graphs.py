@@ -92,7 +92,8 @@ class Graphs:
 
     def _record(self, function: Callable[..., Any], inputs: Sequence[Tensor]) -> _Captured:
         if self._pool is None:
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream()
         statics = [_copied(tensor, self._device) for tensor in inputs]
         graph = torch.cuda.CUDAGraph()
         current = torch.cuda.current_stream(self._device)

@@ -134,9 +134,11 @@ class SourceProfile:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations, self.marks)
         if self.ordinal_words and forms.begins_with_ordinal(text, self.ordinal_words):
-            head, body = "", head + body
+            body = head + body
+            head = ""
         if self._has_marks_apart and forms.is_quotation(tail):
-            body, tail = body + tail, ""
+            body += tail
+            tail = ""
         body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
         if self.heads:
             return Affixes("", head + body, tail)

@@ -38,7 +38,8 @@ class StepBatches:
     """The batches of successive steps, made ahead by workers if there are any."""
 
     def __init__(self, session: TrainingSession) -> None:
-        self._session, self._stack = session, ExitStack()
+        self._session = session
+        self._stack = ExitStack()
         self._pool: ProcessPoolExecutor | None = None
         self._slots: list[mmap.mmap] = []
         self.note: str | None = None  # why this process makes the batches after all

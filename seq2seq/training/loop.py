@@ -70,12 +70,12 @@ def train(  # noqa: PLR0913
     init_from = None if init_from is None else Path(init_from)
     callbacks = [*callbacks]
     with nullcontext() if quiet else console(), process_group() as group, restored_threads():
-        chosen = choose_device(group.device_for(str(device)))
-        with deterministic(chosen):  # set before CUDA starts
-            group.use_device(chosen)
+        torch_device = choose_device(group.device_for(str(device)))
+        with deterministic(torch_device):  # set before CUDA starts
+            group.use_device(torch_device)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
             with folder as opened:
-                session, notes = _set_up(config, chosen, group, opened, init_from)
+                session, notes = _set_up(config, torch_device, group, opened, init_from)
                 if resume and opened is not None and opened.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
                 _train(session, notes, init_from is not None, callbacks)
@@ -127,18 +127,18 @@ def _train(
 ) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config = session.config
-    began = session.progress.step
+    first_step = session.progress.step
     last_step = stopping.last_step_of(config, session.data.train)
     reporter = Reporter()
     if session.run.group.is_main:
-        reporter = RunReporter(config.run_dir, began, last_step, callbacks)
+        reporter = RunReporter(config.run_dir, first_step, last_step, callbacks)
     with reporter, stop_signals() as stops:
         for note in notes:
             reporter.log(note)
-        if not began and (unwise := schedule_note(config.training, last_step)):
-            reporter.log(f"warning: {unwise}")
+        if first_step == 0 and (risk := schedule_note(config.training, last_step)):
+            reporter.log(f"warning: {risk}")
         clock = Clock(session.progress.seconds, last_step, config.training.max_minutes)
-        if warm_start and began == 0 and session.progress.best_score < 0:
+        if warm_start and first_step == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
         sync = StopSync(session.run.group, stops, lambda: clock.seconds)
@@ -148,23 +148,32 @@ def _train(
         log_skipped(session, reporter)
         if (progress := session.progress).validated_step < progress.step:
             validate_sound(session, reporter, clock)
-        planned = last_step if progress.step > began else None
+        planned = last_step if progress.step > first_step else None
         reason = stopping.limit_reached(config.training, limit, progress, planned)
         finished = f"Training finished: {reason}."
         reporter.end_bar()
-        reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
+        reporter.log(
+            finished if progress.step > first_step else stopping.finished_note(config, reason)
+        )
         save(session, reporter, clock)
-        best = best_note(progress, config.training)
-        reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
-        valid = session.data.valid
-        metrics = reporter.read_metrics()
-        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, limit)
-        for finding in diagnose(last, config):
-            reporter.log(f"warning: {finding}")
+        _log_result(session, reporter, limit)
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
         if sync.stops:
             session.run.group.barrier()
             raise Interrupted(sync.stops[0], done=True)
+
+
+def _log_result(session: TrainingSession, reporter: Reporter, limit: str) -> None:
+    """Log the best weights, and what a diagnosis of the last validation finds."""
+    config = session.config
+    progress = session.progress
+    best = best_note(progress, config.training)
+    reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
+    valid = session.data.valid
+    metrics = reporter.read_metrics()
+    last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, limit)
+    for finding in diagnose(last, config):
+        reporter.log(f"warning: {finding}")
 
 
 def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
@@ -186,11 +195,11 @@ def train_epoch(
     progress = session.progress
     order = EpochOrder(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
     starts = range(progress.batch, len(order), settings.accumulate)
-    for start, made in zip(starts, batches.of_steps(order, starts), strict=True):
+    for start, micro_batches in zip(starts, batches.of_steps(order, starts), strict=True):
         progress.step += 1
         end = end_of_decay(settings, progress.step, clock.last_step, sync.seconds)
         rate = learning_rate(settings, progress.step, end, progress.decays) * progress.rate_factor
-        result = train_step(session, made, rate)
+        result = train_step(session, micro_batches, rate)
         progress.add(result.losses, result.skipped)
         tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
         if limit != progress.max_micro_batch_positions:
@@ -259,8 +268,8 @@ def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: flo
     losses = "all steps skipped"
     if tokens:
         figures = {"train_loss": nll / tokens, "train_objective": objective / tokens}
-        loss, aim = (fixed(figures[key], 2) for key in ("train_loss", "train_objective"))
-        losses = f"loss {loss}, objective {aim}"
+        loss = fixed(figures["train_loss"], 2)
+        losses = f"loss {loss}, objective {fixed(figures['train_objective'], 2)}"
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})

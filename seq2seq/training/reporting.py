@@ -89,7 +89,8 @@ class RunReporter(Reporter):
         self._folder = folder
         self._callbacks = callbacks
         names = layout.METRICS, layout.SAMPLES, layout.TIMING, layout.LOG
-        self._files, self._closing = ReportFiles(folder, names), ExitStack()  # which closes all
+        self._files = ReportFiles(folder, names)
+        self._closing = ExitStack()  # of all files
         self._count = LineCount(self._files.truncate(layout.METRICS, step))
         self._files.truncate(layout.SAMPLES, step)
         for name in names:

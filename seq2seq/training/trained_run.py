@@ -28,7 +28,8 @@ class TrainedRun(PathLike[str]):
     """
 
     def __init__(self, run_dir: Path, scores: Iterable[str | type] = ()) -> None:
-        self.run_dir, self._scores = run_dir, tuple(scores)
+        self.run_dir = run_dir
+        self._scores = tuple(scores)
 
     @property
     def history(self) -> list[dict[str, float]]:

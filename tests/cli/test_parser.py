@@ -167,6 +167,20 @@ def test_the_help_names_the_list_of_config_keys_if_they_can_be_overridden(
     assert text.endswith("`seq2seq explain training.decay` describes one.\n") == overrides
 
 
+def test_a_call_makes_the_parser_of_its_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all others took longer than the rest of a call that is refused."""
+    made_parsers = list[str]()
+    make = Parser.__init__
+
+    def noted_make(self: Parser, **settings: Any) -> None:
+        made_parsers.append(settings["prog"])
+        make(self, **settings)
+
+    monkeypatch.setattr(Parser, "__init__", noted_make)
+    parse(["runs", "runs"], GROUPS)
+    assert made_parsers == ["seq2seq", "seq2seq runs"]
+
+
 def test_the_help_does_not_import_training_packages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seq2seq.__main__ import GROUPS, main
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, search_arguments
 from seq2seq.cli.parser import parse
 from seq2seq.config.decoding import DecodingConfig
 from seq2seq.config.search_options import (
@@ -123,7 +123,7 @@ def test_a_flag_reaches_the_settings(item: Item) -> None:
     if item.name == "diversity":
         words += ["--groups", "2"]
     options = parse(["translate", "-m", "run", *words], GROUPS).options
-    settings = arguments.search_settings(options.search, options.beam)
+    settings = search_arguments.search_settings(options.search, options.beam)
     assert getattr(record_of(settings, item), item.name) == value
 
 

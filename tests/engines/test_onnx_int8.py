@@ -28,7 +28,8 @@ from onnxruntime import InferenceSession
 from torch import nn
 
 from seq2seq.engines.onnx import network
-from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, make
+from seq2seq.engines.onnx.bounds import bounds_of
+from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
 from seq2seq.engines.onnx.int8 import (
     UNDEFINED,
     quantize_graphs,

@@ -1,7 +1,8 @@
-"""Links and files of other users in a run folder are refused if a run would write to them."""
+"""Links, pipes and files of other users in a run folder: a run writes to none of them."""
 
 import os
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,27 @@ from seq2seq.runs.layout import (
     LAST,
     LOG,
     METRICS,
+    PREVIOUS,
     SAMPLES,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
 )
+from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import open_to_append
 from seq2seq.runtime.locks import LOCK
 from seq2seq.training.loop import train
 
 pytestmark = pytest.mark.usefixtures("no_engine")
+pytest.importorskip("fcntl", reason="links, pipes and owners are those of POSIX")
 
 SETTINGS = ("training.max_steps=2", "training.validate_every=1", "training.keep=1")
-STRANGER, COLLEAGUE = 65534, 65533  # user ids
+SNAPSHOT = "step-3.safetensors"  # of the step that `resume` takes
+APPENDED = (METRICS, SAMPLES, TIMING, LOG, TENSORBOARD)
+REPLACED = (BEST, LAST, SNAPSHOT, CONFIG, METRICS, SAMPLES)
+STRANGER = 65534  # user ids
+COLLEAGUE = 65533
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
 )
@@ -67,6 +75,79 @@ def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *option
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
     return error
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Iterator[Path]:
+    """A file of the user, which no test may change."""
+    path = tmp_path / "mine"
+    path.write_text("precious")
+    yield path
+    assert path.read_text() == "precious"
+
+
+def plant_links(run: Path, names: Iterable[str], mine: Path) -> None:
+    for name in names:
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(mine)
+
+
+def test_training_with_overwrite_does_not_write_through_links(
+    corpus: Path, tmp_path: Path, mine: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    written = (*REPLACED, PREVIOUS, TIMING, LOG)
+    plant_links(run, (*written, *(f"{name}.part" for name in REPLACED)), mine)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "joint.model").write_text("precious")
+    for name in (VOCABULARY, TENSORBOARD):
+        (run / name).symlink_to(folder)
+    assert resume(corpus, run, "--overwrite") == 0
+    assert (folder / "joint.model").read_text() == "precious"
+    assert [entry.name for entry in folder.iterdir()] == ["joint.model"]
+    assert not any(path.is_symlink() for path in run.rglob("*"))
+
+
+@pytest.mark.parametrize("name", APPENDED)
+def test_resuming_refuses_links_that_it_would_write_to(
+    run: Path, corpus: Path, mine: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    plant_links(run, [name], mine)
+    error = refused(capsys, corpus, run)
+    assert f"{run / name}: is a symbolic link; refusing to write through it. Remove it" in error
+
+
+@pytest.mark.parametrize("name", APPENDED)
+def test_resuming_refuses_pipes_without_blocking(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    kind = "folder" if name == TENSORBOARD else "file"
+    assert f"{run / name}: is not a {kind}. Remove it" in refused(capsys, corpus, run)
+
+
+@pytest.mark.thorough
+def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path, mine: Path) -> None:
+    for name in (LAST, BEST):  # the link targets are read
+        (run / name).rename(tmp_path / name)
+        (run / name).symlink_to(tmp_path / name)
+    contents_before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
+    plant_links(run, [f"{name}.part" for name in REPLACED], mine)
+    assert resume(corpus, run) == 0
+    assert {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)} == contents_before
+    assert read_header(run / LAST)[0]["progress"]["step"] == 3
+
+
+def test_a_run_folder_may_be_a_link(run: Path, corpus: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(run)
+    assert resume(corpus, link) == 0
+    command = ["translate", "-m", str(link), "-i", str(corpus.parent / "test.src")]
+    assert main([*command, "-o", str(tmp_path / "out"), "--device", "cpu"]) == 0
+    assert read_header(run / LAST)[0]["progress"]["step"] == 3
 
 
 @pytest.mark.parametrize("damaged", [True, False])

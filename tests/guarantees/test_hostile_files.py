@@ -24,17 +24,7 @@ from safetensors.torch import save
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.runs import tensor_file
-from seq2seq.runs.layout import (
-    BEST,
-    CONFIG,
-    LAST,
-    LOG,
-    METRICS,
-    PREVIOUS,
-    SAMPLES,
-    TENSORBOARD,
-    TIMING,
-)
+from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import DamagedFile
 from seq2seq.training.loop import train
@@ -44,7 +34,7 @@ MODEL = "vocabulary/joint.model"
 SETTINGS = ("training.max_steps=1",)
 MEMORY = 1 << 30  # bytes of address space in addition to what the process uses
 
-resource = pytest.importorskip("resource", reason="limits, links and pipes are those of POSIX")
+resource = pytest.importorskip("resource", reason="limits and pipes are those of POSIX")
 
 
 @contextmanager
@@ -409,89 +399,6 @@ def test_a_model_of_absurd_size_is_refused_before_it_is_built(
     command = ("translate", "-m", run, "-i", corpus.parent / "test.src", "--device", "cpu")
     error = refused(capsys, *command)
     assert ("does not fit" if value < 10**6 else "must be at most 65536") in error
-
-
-# ------------------------------------------------------------------------------------------- links
-
-
-def trained(corpus: Path, run: Path, *options: str) -> int:
-    return main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--device", "cpu", *options])
-
-
-SNAPSHOT = "step-1.safetensors"
-WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, SAMPLES, TIMING, LOG)
-PARTS = tuple(f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS, SAMPLES))
-
-
-def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(mine)
-
-
-def test_training_with_overwrite_does_not_write_through_links(corpus: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    folder = tmp_path / "folder"
-    run = tmp_path / "run"
-    mine.write_text("precious")
-    folder.mkdir()
-    (folder / "joint.model").write_text("precious")
-    run.mkdir()
-    plant_links(run, (*WRITTEN, *PARTS), mine)
-    for name in ("vocabulary", TENSORBOARD):
-        (run / name).symlink_to(folder)
-    assert trained(corpus, run, "--overwrite") == 0
-    assert mine.read_text() == (folder / "joint.model").read_text() == "precious"
-    assert [entry.name for entry in folder.iterdir()] == ["joint.model"]
-    assert not any(path.is_symlink() for path in run.rglob("*"))
-
-
-@pytest.mark.parametrize("name", [METRICS, SAMPLES, TIMING, LOG, TENSORBOARD])
-def test_resuming_refuses_links_that_it_would_write_to(
-    run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    mine = tmp_path / "mine"
-    mine.write_text("precious")
-    plant_links(run, (name,), mine)
-    command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
-    assert f"{run / name}: is a symbolic link; refusing to write through it. Remove it" in refused(
-        capsys, *command
-    )
-    assert mine.read_text() == "precious"
-
-
-@pytest.mark.parametrize("name", [METRICS, SAMPLES, TIMING, LOG, TENSORBOARD])
-def test_resuming_refuses_pipes_without_blocking(
-    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    (run / name).unlink(missing_ok=True)
-    os.mkfifo(run / name)
-    command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
-    kind = "folder" if name == TENSORBOARD else "file"
-    assert f"{run / name}: is not a {kind}. Remove it" in refused(capsys, *command)
-
-
-@pytest.mark.thorough
-def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:
-    for name in (LAST, BEST):  # the link targets are read
-        (run / name).rename(tmp_path / name)
-        (run / name).symlink_to(tmp_path / name)
-    contents_before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
-    mine = tmp_path / "mine"
-    mine.write_text("precious")
-    plant_links(run, PARTS, mine)
-    assert trained(corpus, run, "training.max_steps=2", "--resume") == 0
-    assert mine.read_text() == "precious"
-    assert {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)} == contents_before
-    assert read_header(run / LAST)[0]["progress"]["step"] == 2
-
-
-def test_a_run_folder_may_be_a_link(run: Path, corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(run)
-    assert trained(corpus, tmp_path / "link", "training.max_steps=2", "--resume") == 0
-    command = ["translate", "-m", str(tmp_path / "link"), "-i", str(corpus.parent / "test.src")]
-    assert main([*command, "-o", str(tmp_path / "out"), "--device", "cpu"]) == 0
-    assert read_header(run / LAST)[0]["progress"]["step"] == 2
 
 
 # ------------------------------------------------------------------------------------- source code

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config
@@ -94,6 +95,14 @@ def without_defaults(tree: dict[str, Any]) -> dict[str, Any]:
     return short_tree
 
 
+def is_config(tree: dict[str, Any]) -> bool:
+    try:
+        Config.model_validate(tree)
+    except ValidationError:
+        return False
+    return True
+
+
 def hostile_values(strange_folder: Path) -> list[object]:
     secret = str(strange_folder / "secret.txt")
     pipe = str(strange_folder / "pipe")
@@ -130,6 +139,10 @@ def test_a_config_opens_nothing_that_is_not_named(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """A value that is no config is refused by the same function in all commands.
+
+    So `translate` has all of these, and the others one of each key.
+    """
     run = shutil.copytree(tiny_runs["luong"], tmp_path / "run")
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     config["data"]["test"] = {"src": "test.src", "tgt": "test.tgt"}
@@ -143,9 +156,14 @@ def test_a_config_opens_nothing_that_is_not_named(
     }[command]
     read = set()
     for path in leaves(config):
+        refused_values = 0
         for value in hostile_values(strange_folder):
             section = path[0]
             tree = short_config | {section: changed(config, path, value)[section]}
+            if command != "translate" and not is_config(tree):
+                refused_values += 1
+                if refused_values > 1:
+                    continue
             (run / "config.yaml").write_text(json.dumps(tree), encoding="utf-8")  # which is YAML
             read |= check(words, strange_folder, capsys)
             page = Path("page.html")

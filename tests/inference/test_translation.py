@@ -12,8 +12,8 @@ import pytest
 from cases.toy_text import toy_pairs
 
 from seq2seq import Translator
-from seq2seq.inference import attention_map
-from seq2seq.inference.attention_map import labels_of
+from seq2seq.inference import attention_table
+from seq2seq.inference.attention_map import labels_of, legible
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translation import Translation, join_parts
@@ -194,7 +194,7 @@ class Table(HTMLParser):
 
 
 def opacity(style: str) -> float:
-    colour = f"rgba({','.join(map(str, attention_map.BLUE))},"
+    colour = f"rgba({','.join(map(str, attention_table.BLUE))},"
     return float(style.partition(colour)[2].partition(")")[0])
 
 
@@ -210,7 +210,7 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     hints = [float(hint.rpartition(" ")[2]) for _, hint in table.cells]
     assert hints == pytest.approx(weights, abs=0.001)
     source = f">{escape(LINES[0])}<"
-    text = f">{escape(attention_map.legible(translation.text))}<"
+    text = f">{escape(legible(translation.text))}<"
     assert 0 < html.index(source) < html.index(text)
     assert html.count("attention weight 0") == 1
 
@@ -240,13 +240,13 @@ def luminance(colour: tuple[float, ...]) -> float:
 @pytest.mark.parametrize("page", [(255, 255, 255), (17, 17, 17)], ids=["light", "dark"])
 def test_cells_of_large_weight_stand_out_from_the_page(page: tuple[int, ...]) -> None:
     """Contrast is at least 3, as WCAG 2.1 requires of graphics."""
-    light, dark = sorted((luminance(attention_map.BLUE), luminance(page)), reverse=True)
+    light, dark = sorted((luminance(attention_table.BLUE), luminance(page)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 3
 
 
 def test_the_style_sheet_has_the_colour_of_the_cells() -> None:
-    red, green, blue = attention_map.BLUE
-    assert f"--attention: {red} {green} {blue};" in attention_map.style()
+    red, green, blue = attention_table.BLUE
+    assert f"--attention: {red} {green} {blue};" in attention_table.style()
 
 
 def test_labels_without_spaces_between_words_stand_upright() -> None:
@@ -262,6 +262,6 @@ def test_parts_have_a_table_each_and_huge_ones_a_line(
     translation: Any = translator.translate(" ".join(LINES * 3))
     assert translation.parts > 1
     assert translation._repr_html_().count("<table") == translation.parts
-    monkeypatch.setattr(attention_map, "MAX_CELLS", 3)
+    monkeypatch.setattr(attention_table, "MAX_CELLS", 3)
     assert "<table" not in translation._repr_html_()
     assert translation._repr_html_().count("too many to show") == translation.parts

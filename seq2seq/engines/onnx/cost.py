@@ -19,13 +19,13 @@ def _work(node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) ->
     """Return the work of an operator, as a sum."""
     kind = node.op_type
     if kind.startswith("MatMul"):
-        return [results[0].entries.times(inputs[0].dims[-1])]
+        return [results[0].size.times(inputs[0].dims[-1])]
     if kind == "Gemm":
-        return [results[0].entries.times(inputs[0].dims[0 if attribute(node, "transA", 0) else 1])]
+        return [results[0].size.times(inputs[0].dims[0 if attribute(node, "transA", 0) else 1])]
     if kind == "Einsum":
         return [product(sizes_of_letters(node, inputs).values())]
     read = () if kind in ("Gather", "Shape", "Size", "Slice") else inputs
-    return [value.entries.times(Size(_ENTRY_WORK)) for value in (*read, *results)]
+    return [value.size.times(Size(_ENTRY_WORK)) for value in (*read, *results)]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Cost:
     def add(self, node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> None:
         """Count an operator; a product over letters may hold all of its terms."""
         work = _work(node, inputs, results)
-        self.entries += work if node.op_type == "Einsum" else [value.entries for value in results]
+        self.entries += work if node.op_type == "Einsum" else [value.size for value in results]
         self.work.append(work)
 
     def add_loop(self, body: "Cost", count: Size) -> None:
@@ -60,7 +60,7 @@ def infer(graph: GraphProto, inputs: Mapping[str, Value]) -> tuple[dict[str, Val
         if node.op_type == LOOP:
             results, body = _loop(node, values)
             cost.add_loop(body, read[-1].dims[0])
-            cost.entries += [value.entries for value in results]
+            cost.entries += [value.size for value in results]
         else:
             results = _results(node, read)
             cost.add(node, read, results)

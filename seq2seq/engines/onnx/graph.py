@@ -1,6 +1,5 @@
 """ONNX graphs as lists of operators and weights that passes rewrite."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
@@ -37,7 +36,8 @@ class Graph:
     ) -> None:
         self.nodes = list(nodes)
         self.weights = weights
-        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
         self._count = 0
 
     @classmethod
@@ -142,15 +142,15 @@ def make(kind: str, inputs: Iterable[str], outputs: Iterable[str], **attributes:
 
 def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     """Return the value of an operator's attribute."""
-    for item in node.attribute:
-        if item.name == name:
-            return helper.get_attribute_value(item)
+    for proto in node.attribute:
+        if proto.name == name:
+            return helper.get_attribute_value(proto)
     return default
 
 
 def bodies(node: NodeProto) -> list[onnx.GraphProto]:
     """Return the graphs among the attributes of an operator: the body of a loop."""
-    return [item.g for item in node.attribute if item.HasField("g")]
+    return [proto.g for proto in node.attribute if proto.HasField("g")]
 
 
 def with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -159,101 +159,3 @@ def with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
         yield node
         for body in bodies(node):
             yield from with_bodies(body.node)
-
-
-Bounds = dict[str, float]  # by value; others may be of any size
-
-_ONE = frozenset(("Tanh", "Sigmoid", "Softmax"))
-MOVING = frozenset(
-    [
-        *("Cast", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
-        *("Reshape", "ReverseSequence", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
-    ]
-)
-_NONE = NodeProto()
-
-
-def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
-    """Return the bounds of values, given those of the inputs."""
-    bounds = dict(input_bounds)
-    producers = graph.producers()
-    for name, array in graph.weights.items():
-        if array.dtype == np.float32:
-            bounds[name] = float(np.abs(array).max(initial=0))
-    for node in graph.nodes:
-        if node.op_type == "Scan":
-            body, _, inner = loop_of(graph.weights, node)
-            results = zip(node.output, body.outputs, strict=True)
-            bounds |= {name: inner[value.name] for name, value in results if value.name in inner}
-        elif math.isfinite(bound := _of_result(node, bounds, producers)):
-            bounds |= dict.fromkeys(node.output, bound)
-    return bounds
-
-
-def recurrent_bounds(
-    graph: Graph, input_bounds: Mapping[str, float], successors: Mapping[str, str]
-) -> Bounds:
-    """Return the bounds of values where results become inputs of the next step.
-
-    An input keeps its bound in `input_bounds` if its successor is within it in every step.
-    """
-    inputs = dict(input_bounds)
-    while True:
-        bounds = bounds_of(graph, inputs)
-        after = {name: bounds.get(successors.get(name, name), math.inf) for name in inputs}
-        unbounded = [name for name, bound in after.items() if not bound <= inputs[name]]
-        if not unbounded:
-            return bounds
-        for name in unbounded:
-            del inputs[name]
-
-
-def loop_of(weights: dict[str, Array], node: NodeProto) -> tuple[Graph, list[str], Bounds]:
-    """Return the body of a loop, the names of its states, which start as zeros, and its bounds."""
-    body = Graph.of(bodies(node)[0], weights)
-    *states, _ = (value.name for value in body.inputs)  # the last is read step by step
-    successors = dict(zip(states, (value.name for value in body.outputs), strict=False))
-    return body, states, recurrent_bounds(body, dict.fromkeys(states, 1.0), successors)
-
-
-def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float:
-    """Return the bound of an operator's results; infinite or nan if there is none."""
-    kind = node.op_type
-    inputs = list(node.input)
-    if kind in _ONE:
-        return 1.0
-    if kind == "ConstantOfShape":
-        value = attribute(node, "value")
-        return 0.0 if value is None else float(np.abs(numpy_helper.to_array(value)).max())
-    if kind in MOVING:
-        inputs = inputs[:1]
-    elif kind == "Where" or (kind == "MatMul" and _averages(inputs[0], producers)):
-        inputs = inputs[1:]
-    elif kind == "Add":
-        inputs = _interpolated(inputs, producers)
-    elif kind not in ("Concat", "Max", "Mul"):
-        return math.inf
-    read = [bounds.get(name, math.inf) for name in inputs]
-    return math.prod(read) if kind == "Mul" else max(read, default=math.inf)
-
-
-def _averages(name: str, producers: Mapping[str, NodeProto]) -> bool:
-    """Return whether a value is attention weights, the sum of which is at most 1."""
-    node = producers.get(name, _NONE)
-    if node.op_type in ("Identity", "Unsqueeze"):
-        return _averages(node.input[0], producers)
-    return node.op_type == "Softmax"
-
-
-def _interpolated(inputs: list[str], producers: Mapping[str, NodeProto]) -> list[str]:
-    """Return the values a and b if the sum is `(1 - z) a + z b` for a logistic z."""
-    products = [producers.get(name, _NONE) for name in inputs]
-    if any(node.op_type != "Mul" for node in products):
-        return []
-    (complement, a), (gate, b) = (node.input for node in products)
-    difference = producers.get(complement, _NONE)
-    source = producers.get(gate, _NONE)
-    if source.op_type == "Split":
-        source = producers.get(source.input[0], _NONE)
-    is_gate = source.op_type == "Sigmoid" and difference.op_type == "Sub"
-    return [a, b] if is_gate and difference.input[1] == gate else []

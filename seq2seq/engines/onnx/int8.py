@@ -11,8 +11,20 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from seq2seq.engines.onnx import graph as graphs
-from seq2seq.engines.onnx.graph import PRODUCT, Array, Bounds, Graph, make
+from seq2seq.engines.onnx.bounds import MOVING, ValueBounds, bounds_of, loop_of, recurrent_bounds
+from seq2seq.engines.onnx.graph import (
+    CONTRIB,
+    FLOAT,
+    PRODUCT,
+    UINT8,
+    Array,
+    Graph,
+    attribute,
+    bodies,
+    declare,
+    make,
+    with_bodies,
+)
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of unsigned integers
@@ -21,14 +33,14 @@ _NO_WEIGHT = np.empty(0)
 
 def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
     """Replace the products of both graphs by int8 ones, in place."""
-    bounds = graphs.bounds_of(encoder, {})
+    bounds = bounds_of(encoder, {})
     encoded = [value.name for value in encoder.outputs if value.name in bounds]
     successors = {value.name.removeprefix("next_"): value.name for value in decoder.outputs}
     input_bounds = {
         name: max(bounds[name], 1.0) if name in successors else bounds[name] for name in encoded
     }
     Quantizer(encoder, bounds).rewrite(_of_weights(encoder))
-    bounds = graphs.recurrent_bounds(decoder, input_bounds, successors)
+    bounds = recurrent_bounds(decoder, input_bounds, successors)
     Quantizer(decoder, bounds, is_step=True).rewrite()
 
 
@@ -37,7 +49,7 @@ def _of_weights(graph: Graph) -> set[str]:
     finite = set(graph.weights)
     for node in graph.nodes:
         read = node.input if node.op_type == "Mul" else node.input[:1]
-        if node.op_type in ("Mul", *graphs.MOVING) and finite.issuperset(read):
+        if node.op_type in ("Mul", *MOVING) and finite.issuperset(read):
             finite.update(node.output)
     return finite
 
@@ -71,7 +83,7 @@ def with_unsigned_weights(content: bytes) -> bytes:
     """
     graph = Graph.of(onnx.load_from_string(content).graph)
     zero = graph.weight(np.array(ZERO, np.uint8), "unsigned")
-    for node in graphs.with_bodies(graph.nodes):
+    for node in with_bodies(graph.nodes):
         weight = graph.weights.get(node.input[1]) if node.op_type == PRODUCT else None
         if weight is not None and weight.dtype == np.int8 and not any(node.input[5:6]):
             name = f"{node.input[1]}.unsigned"
@@ -84,7 +96,7 @@ def with_unsigned_weights(content: bytes) -> bytes:
 
 def is_transposed(node: NodeProto) -> bool:
     """Return whether the matrix of a product is stored as [out, D]."""
-    return bool(graphs.attribute(node, "transB", 0))
+    return bool(attribute(node, "transB", 0))
 
 
 class Quantizer:
@@ -94,7 +106,7 @@ class Quantizer:
     instead, which takes less time.
     """
 
-    def __init__(self, graph: Graph, bounds: Bounds, is_step: bool = False) -> None:
+    def __init__(self, graph: Graph, bounds: ValueBounds, is_step: bool = False) -> None:
         self.graph = graph
         self.bounds = bounds
         self.is_step = is_step
@@ -121,7 +133,7 @@ class Quantizer:
                 self.op("ReduceSum", name, last, keepdims=0) for name in dict.fromkeys(self.rounded)
             ]
             self.op("Sum", *(self.op("Reshape", name, last) for name in sums), result=UNDEFINED)
-            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
+            self.graph.outputs.append(declare(UNDEFINED, FLOAT, ["rows"]))
         self.graph.nodes = self.nodes
         self.graph.prune()
 
@@ -171,7 +183,7 @@ class Quantizer:
         """Return `W x + b` of unsigned rows x = scale (r - ZERO), in one pass over the results."""
         zero = self.constant(np.array(ZERO, np.uint8))
         inputs = [rows, weight[0], scale, weight[1], zero, *(["", bias] if bias else [])]
-        return self.op(PRODUCT, *inputs, domain=graphs.CONTRIB)
+        return self.op(PRODUCT, *inputs, domain=CONTRIB)
 
     def _by_rows(self, source: str, matrix: tuple[str, str], bias: str | None) -> str:
         """Return the product of an input that is rounded with a scale for each row."""
@@ -181,7 +193,7 @@ class Quantizer:
         scales = self.op("Max", scales, self.constant(np.float32(1e-30)))
         rounded = self.op("Round", self.op("Div", source, scales))
         shifted = self.op("Add", rounded, self.constant(np.float32(ZERO)))
-        rows = self.op("Cast", shifted, to=graphs.UINT8)
+        rows = self.op("Cast", shifted, to=UINT8)
         product = self._multiply(rows, self.constant(np.float32(1)), matrix, None)
         product = self.op("Mul", product, scales)
         return product if bias is None else self.op("Add", product, bias)
@@ -189,7 +201,7 @@ class Quantizer:
     def _table(self, node: NodeProto) -> None:
         """Store a table in int8; the rows that are taken of it are floats."""
         table = self.graph.weights.get(node.input[0], _NO_WEIGHT)
-        if table.ndim != 2 or table.dtype != np.float32 or graphs.attribute(node, "axis", 0):
+        if table.ndim != 2 or table.dtype != np.float32 or attribute(node, "axis", 0):
             return
         if node.input[0] not in self.tables:
             parts = quantize_rows(table)
@@ -197,14 +209,12 @@ class Quantizer:
         integers, scales = (
             self.op("Gather", name, node.input[1]) for name in self.tables[node.input[0]]
         )
-        node.CopyFrom(
-            make("Mul", [self.op("Cast", integers, to=graphs.FLOAT), scales], node.output)
-        )
+        node.CopyFrom(make("Mul", [self.op("Cast", integers, to=FLOAT), scales], node.output))
 
     def _loop(self, node: NodeProto) -> None:
         """Rewrite the body of a loop."""
-        body, states, bounds = graphs.loop_of(self.graph.weights, node)
+        body, states, bounds = loop_of(self.graph.weights, node)
         body._count = self.graph._count
         Quantizer(body, bounds).rewrite(states)
         self.graph._count = body._count
-        graphs.bodies(node)[0].CopyFrom(body.proto({}))
+        bodies(node)[0].CopyFrom(body.proto({}))

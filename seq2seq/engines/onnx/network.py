@@ -17,7 +17,8 @@ from onnxruntime import InferenceSession
 
 from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
-from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
+from seq2seq.engines.onnx.bounds import bounds_of
+from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, declare, make
 from seq2seq.engines.onnx.size import ENCODED_ROWS as ENCODED_ROWS
 from seq2seq.engines.onnx.untrusted_graphs import GraphError
 from seq2seq.runtime.errors import RunError
@@ -62,7 +63,8 @@ class Network:
     def __init__(self, encoder: bytes, decoder: bytes) -> None:
         """Prepare the graphs; raises an error of ONNX Runtime for bytes that are none."""
         self._graphs = encoder, decoder
-        self._encoder, self._decoder = session(encoder), session(decoder)
+        self._encoder = session(encoder)
+        self._decoder = session(decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the graphs: sessions belong to this process."""

@@ -101,9 +101,11 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
         make("Concat", [term.input[0] for term in products], [joined], axis=-1),
         make("MatMul", [joined, weight], [product]),
     ]
+    total = product
     for name in summands:
-        product, before = graph.fresh("sum"), product
-        new.append(make("Add", [before, name], [product]))
+        partial_sum = total
+        total = graph.fresh("sum")
+        new.append(make("Add", [partial_sum, name], [total]))
     new[-1].output[0] = node.output[0]
     place = graph.nodes.index(node)
     graph.nodes[place : place + 1] = new
@@ -113,9 +115,9 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
 def _terms(node: NodeProto, producers: dict[str, NodeProto], uses: dict[str, int]) -> Iterator[str]:
     """Yield the terms of a sum whose partial sums are read nowhere else."""
     for name in node.input:
-        before = producers.get(name)
-        if before is not None and before.op_type == "Add" and uses[name] == 1:
-            yield from _terms(before, producers, uses)
+        summand = producers.get(name)
+        if summand is not None and summand.op_type == "Add" and uses[name] == 1:
+            yield from _terms(summand, producers, uses)
         else:
             yield name
 
@@ -157,8 +159,10 @@ def _separate_rows(graph: Graph) -> None:
         width = types[source].shape.dim[-1].dim_value
         if width % _BLOCK == 0:  # 0: not fixed
             return [node]
-        node.input[0], pads = graph.fresh("padded"), graph.weight(np.array([0, -width % _BLOCK]))
-        return [make("Pad", [source, pads, "", last], node.input[:1]), node]
+        padded = graph.fresh("padded")
+        node.input[0] = padded
+        zeros = graph.weight(np.array([0, -width % _BLOCK]))
+        return [make("Pad", [source, zeros, "", last], [padded]), node]
 
     def exponential(node: NodeProto) -> list[NodeProto]:
         """Give each value a row of its own, but for rows of sources, which search pads."""

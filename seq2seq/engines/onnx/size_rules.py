@@ -1,7 +1,8 @@
 """Rules by which the sizes of an operator's results follow from those of its inputs.
 
 RULES has one for each operator of a model. It holds for all sizes of a graph's inputs; where the
-results would depend on anything else, SizeError is raised.
+results would depend on anything else, SizeError is raised. A rule without a docstring follows the
+definition of the operator by ONNX.
 """
 
 import math
@@ -15,7 +16,7 @@ from seq2seq.engines.onnx.graph import attribute
 from seq2seq.engines.onnx.size import ONE, UNKNOWN, Dims, Size, SizeError, product
 
 _MAX_CONTENT = 64  # entries of a value that sizes are computed from
-_ALL = (1 << 31) - 1  # as the end of a part: all entries
+_ALL = (1 << 31) - 1  # from this end on, a slice of an axis has all entries to the last
 _NUMBERS = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
 
 
@@ -26,7 +27,7 @@ class Value(NamedTuple):
     content: Dims | None = None
 
     @property
-    def entries(self) -> Size:
+    def size(self) -> Size:
         """Return the number of entries."""
         return product(self.dims)
 
@@ -68,10 +69,10 @@ def broadcast(*many: Dims) -> Dims:
     """Return the dimensions of an operator by entries; raises SizeError if they do not fit."""
     rank = max(map(len, many), default=0)
     padded = [(ONE,) * (rank - len(dims)) + dims for dims in many]
-    return tuple(map(_joined, zip(*padded, strict=True)))
+    return tuple(map(_broadcast_size, zip(*padded, strict=True)))
 
 
-def _joined(sizes: Sequence[Size]) -> Size:
+def _broadcast_size(sizes: Sequence[Size]) -> Size:
     """Return the size of an axis by those of several values: all are equal, or 1."""
     wide = [size for size in sizes if size != ONE]
     if not all(size.same(wide[0]) for size in wide):
@@ -81,6 +82,7 @@ def _joined(sizes: Sequence[Size]) -> Size:
 
 
 def _axis(number: int, rank: int) -> int:
+    """Return an axis from 0 on, for one that may count from the last; raises SizeError."""
     if not -rank <= number < max(rank, 1):
         raise SizeError("has an axis that its value lacks")
     return number % rank if rank else 0
@@ -88,8 +90,8 @@ def _axis(number: int, rank: int) -> int:
 
 def _axes(node: NodeProto, inputs: Sequence[Value], rank: int) -> list[int] | None:
     """Return the axes of an operator, by its second input or attribute, or None."""
-    given = inputs[1].numbers() if len(inputs) > 1 else attribute(node, "axes")
-    return None if given is None else sorted({_axis(number, rank) for number in given})
+    numbers = inputs[1].numbers() if len(inputs) > 1 else attribute(node, "axes")
+    return None if numbers is None else sorted({_axis(number, rank) for number in numbers})
 
 
 def _by_entry(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -102,7 +104,7 @@ def _computed(kind: str, contents: Sequence[Dims | None]) -> Dims | None:
     operation = {"Add": Size.plus, "Mul": Size.times, "Div": Size.over}.get(kind)
     if operation is None or len(contents) != 2 or None in contents:
         return None
-    first, second = (content or () for content in contents)
+    first, second = (content or () for content in contents)  # neither is None
     length = max(len(first), len(second))
     if min(len(first), len(second)) == 1:
         first *= length // len(first)
@@ -132,17 +134,14 @@ def _cast(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 def _reshape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     source = inputs[0]
-    wished = list(inputs[1].known())
-    dims: list[Size] = []
-    for place, size in enumerate(wished):
-        if size == Size(0) and not attribute(node, "allowzero", 0):
-            size = source.dims[place]
-        dims.append(size)
-    rest = [place for place, size in enumerate(dims) if size.number == -1]
-    if rest:
-        others = product(size for place, size in enumerate(dims) if place != rest[0])
-        dims[rest[0]] = source.entries.over(others)
-    if any(size.factor < 0 for size in dims) or not product(dims).same(source.entries):
+    dims = list(inputs[1].known())
+    if not attribute(node, "allowzero", 0):  # a size of 0 is that of the source
+        dims = [source.dims[n] if size == Size(0) else size for n, size in enumerate(dims)]
+    inferred_axes = [axis for axis, size in enumerate(dims) if size.number == -1]
+    if inferred_axes:
+        inferred = inferred_axes[0]
+        dims[inferred] = source.size.over(product(dims[:inferred] + dims[inferred + 1 :]))
+    if any(size.factor < 0 for size in dims) or not product(dims).same(source.size):
         raise SizeError("has a value of another number of entries than its shape")
     return [_with_usable_content(Value(tuple(dims), source.content))]
 
@@ -165,10 +164,10 @@ def _squeeze(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     source = inputs[0]
-    given = inputs[1].numbers()
-    rank = len(source.dims) + len(given)
-    axes = {_axis(number, rank) for number in given}
-    if len(axes) != len(given):
+    numbers = inputs[1].numbers()
+    rank = len(source.dims) + len(numbers)
+    axes = {_axis(number, rank) for number in numbers}
+    if len(axes) != len(numbers):
         raise SizeError("has an axis twice")
     remaining = iter(source.dims)
     dims = tuple(ONE if axis in axes else next(remaining) for axis in range(rank))
@@ -192,8 +191,8 @@ def _slice(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     steps = inputs[4].numbers() if len(inputs) > 4 else [1] * len(starts)
     dims = list(source.dims)
     content = source.content
-    for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
-        axis = _axis(given, rank)
+    for start, end, number, step in zip(starts, ends, axes, steps, strict=True):
+        axis = _axis(number, rank)
         dims[axis] = _sliced(source.dims[axis], start, end, step)
         if content is not None and end.number is not None:
             content = content[slice(start, end.number if step > 0 else None, step)]
@@ -203,21 +202,27 @@ def _slice(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _sliced(size: Size, start: int, end: Size, step: int) -> Size:
-    """Return the number of entries of a part of an axis, or what bounds it."""
-    last = end.number
-    if size.number is not None and last is not None and step > 0:
-        return Size(len(range(*slice(start, last, step).indices(size.number))))
+    """Return the number of entries of a slice of an axis, or a bound of it.
+
+    It is exact for numbers alone, and from the first entry on for all of an axis, for its first
+    entry and for all but its last.
+    """
+    end_number = end.number
+    if size.number is not None and end_number is not None and step > 0:
+        return Size(len(range(*slice(start, end_number, step).indices(size.number))))
     if start != 0 or step != 1:
         return size.bound()
-    if last is None:
+    if end_number is None:
         if end.same(size):
             return size
-        return size.bound() if end.offset < 0 else end.bound()  # negative: from the last
-    if last == 1 and size.number is None and size.offset >= 0:
-        return ONE  # the sizes of inputs are at least 1
-    if last == -1 and size.offset >= 0:
+        counts_from_last = end.offset < 0  # for some inputs, at least
+        return size.bound() if counts_from_last else end.bound()
+    is_at_least_1 = size.offset >= 0  # as the sizes of inputs are
+    if end_number == 1 and size.number is None and is_at_least_1:
+        return ONE
+    if end_number == -1 and is_at_least_1:
         return size.plus(Size(-1))
-    return size if last >= _ALL else size.bound()
+    return size if end_number >= _ALL else size.bound()
 
 
 def _split(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -240,10 +245,10 @@ def _concat(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     total = Size(0)
     for value in inputs:
         total = total.plus(value.dims[axis])
-    others = [(*value.dims[:axis], ONE, *value.dims[axis + 1 :]) for value in inputs]
-    if any(len(dims) != rank for dims in others):
+    without_axis = [(*value.dims[:axis], ONE, *value.dims[axis + 1 :]) for value in inputs]
+    if any(len(dims) != rank for dims in without_axis):
         raise SizeError("joins values of other ranks")
-    dims = list(broadcast(*others))
+    dims = list(broadcast(*without_axis))
     dims[axis] = total
     content: Dims | None = ()
     for value in inputs:
@@ -299,8 +304,8 @@ def _pad(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(dims)))
     if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
         raise SizeError(UNKNOWN)
-    for place, given in enumerate(axes):
-        axis = _axis(given, len(dims))
+    for place, number in enumerate(axes):
+        axis = _axis(number, len(dims))
         dims[axis] = dims[axis].plus(Size(pads[place] + pads[place + len(axes)]))
     return [Value(tuple(dims))]
 
@@ -330,7 +335,7 @@ def _shape(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
 
 
 def _size(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
-    count = inputs[0].entries
+    count = inputs[0].size
     return [Value((), (count,) if count.is_exact else None)]
 
 
@@ -402,7 +407,7 @@ def sizes_of_letters(node: NodeProto, inputs: Sequence[Value]) -> dict[str, Size
     sizes: dict[str, Size] = {}
     for letters, value in zip(terms.split(","), inputs, strict=True):
         for letter, dim in zip(letters, value.dims, strict=True):
-            sizes[letter] = _joined((sizes.get(letter, ONE), dim))
+            sizes[letter] = _broadcast_size((sizes.get(letter, ONE), dim))
     if not arrow or not "".join(sizes).isalpha():
         raise SizeError("has an equation that no model has")
     return sizes

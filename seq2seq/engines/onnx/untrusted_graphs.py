@@ -142,7 +142,7 @@ def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> 
         if len(dims) != len(declared) or not all(map(_fits, dims, declared)):
             raise GraphError(f"has the output {output.name!a:.80} of another size than it says")
     share = _share_of(graph)
-    read = [values[value.name].entries for value in graph.input]
+    read = [values[value.name].size for value in graph.input]
     for rows, sizes in trials:
         one_row = InputSizes(1, 1, sizes.source)
         entries = sum(size.at(one_row) for size in read)

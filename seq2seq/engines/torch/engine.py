@@ -32,7 +32,8 @@ from seq2seq.runtime.device import check_fork, empty_cache, has_float64
 CPU_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 SLOTS = (1, 8, 64, 256, 1024)  # elsewhere few numbers: a step with each is captured by itself
 MAX_POSITIONS = 1 << 17  # padded source positions of all these slots
-BLOCK, MIN_BLOCKS = 64, 32  # tokens of a block of the vocabulary on CUDA, and blocks at least
+BLOCK = 64  # tokens of a block of the vocabulary on CUDA
+MIN_BLOCKS = 32  # of a vocabulary that is searched by blocks
 Model = Seq2Seq | Ensemble
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -56,14 +57,20 @@ class TorchStep(EngineStep):
         self.weights: dict[str, Tensor] = {}  # attention and heads, until they are copied
 
     def __getattr__(self, name: str) -> Any:
+        """Run the step when its `values` [N, V] are first read."""
         if name != "values":
             raise AttributeError(name)
         self._engine.run(self)
         return self.values
 
+    @property
+    def was_run(self) -> bool:
+        """Return whether the values are there already."""
+        return "values" in vars(self)
+
     def read(self, packed: Tensor, parts: Sequence[Tensor]) -> list[Array]:
         """Return joined parts as arrays of the host, but for the attention weights, the last."""
-        arrays = _split(packed.cpu().numpy(), parts)
+        arrays = _unpacked(packed.cpu().numpy(), parts)
         count = len(arrays) - len(self.weights)
         for name, array in zip(self.weights, arrays[count:], strict=True):
             setattr(self, name, array)
@@ -90,9 +97,13 @@ class TorchEngine(Engine):
     """
 
     def __init__(self, model: Model, device: torch.device) -> None:
-        self.model, self.device, self.process = model, device, os.getpid()
-        self.lock, self._graphs, self._limit = threading.RLock(), Graphs(device), SLOTS[-1]
-        self._unused: dict[Any, list[StaticRows]] = defaultdict(list)
+        self.model = model
+        self.device = device
+        self.process = os.getpid()  # a forked one cannot use the device
+        self.lock = threading.RLock()
+        self._graphs = Graphs(device)
+        self._limit = SLOTS[-1]  # of slots; halved when memory runs out
+        self._unused: dict[Any, list[StaticRows]] = defaultdict(list)  # by shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the model."""
@@ -135,14 +146,14 @@ class TorchEngine(Engine):
 
     @_locked
     def spread(self, rows: Rows, beam_size: int, options: engine.StepOptions) -> StaticRows:
-        return self._placed(super().spread(rows, beam_size, options))
+        return self._in_unused_tensors(super().spread(rows, beam_size, options))
 
     put = _locked(Engine.put)
 
     @_locked
     def keep(self, rows: Any, slots: Array) -> StaticRows:
         current = rows if rows.parents is None else super().select(rows, rows.parents)
-        return self._placed(super().keep(current, slots))
+        return self._in_unused_tensors(super().keep(current, slots))
 
     def select(self, rows: Any, parents: Array) -> StaticRows:
         rows.parents = parents
@@ -169,46 +180,40 @@ class TorchEngine(Engine):
     @_locked
     def best(self, step: TorchStep, scores: Array, count: int) -> Best:
         # Without forbidden ids, as with phrases, a step is read several times.
-        if "values" not in vars(step) and step.rows.options.forbidden_ids:
+        if not step.was_run and step.rows.options.forbidden_ids:
             return Best(*self.run(step, scores.astype(np.float32), count))
-        return Best(*self._on_host(step, *best_of(step.values, self.places(scores), count)))
+        return Best(*self._copied_to_host(step, *best_of(step.values, self.places(scores), count)))
 
     @_locked
     def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
         tokens = drawn(step.values, sampling, numbers)[:, None]
         log_probs = step.values.gather(1, tokens)
-        return Best(*self._on_host(step, log_probs, torch.zeros_like(tokens), tokens, log_probs))
+        return Best(
+            *self._copied_to_host(step, log_probs, torch.zeros_like(tokens), tokens, log_probs)
+        )
 
     @_locked
     def log_probs(self, step: TorchStep, rows: Array, tokens: Array) -> Array:
-        return self._on_host(step, step.values[self.places(rows), self.places(tokens)])[0]
+        return self._copied_to_host(step, step.values[self.places(rows), self.places(tokens)])[0]
 
-    def _on_host(self, step: TorchStep, *parts: Tensor) -> list[Array]:
+    def _copied_to_host(self, step: TorchStep, *parts: Tensor) -> list[Array]:
         """Copy parts, and the attention weights of a step, to the host at once."""
         tensors = [*parts, *step.weights.values()]
-        return step.read(_joined(tensors), tensors)
+        return step.read(_packed(tensors), tensors)
 
     @_locked
     def run(self, step: TorchStep, scores: Array | None = None, count: int = 0) -> list[Array]:
         """Run a step; return the parts of `Best` if scores are given."""
         rows: Any = step.rows
-        parts = {"ids": step.ids}
-        if rows.size > 1:
-            unchanged = np.arange(len(step.ids))
-            parts["parents"] = unchanged if rows.parents is None else rows.parents
-        if step.ends is not None:
-            parts["ends"] = step.ends
-        shape = None
-        if scores is not None:
-            parts["scores"] = scores.ravel().view(np.int32)
-            shape = scores.shape
+        parts = _input_parts(step, scores)
         inputs = np.concatenate([part.astype(np.int32, copy=False) for part in parts.values()])
+        shape = None if scores is None else scores.shape
         key = rows.token, rows.options, tuple(parts), shape, count
         sizes = {name: len(part) for name, part in parts.items()}
         advance = partial(self._run, rows, sizes, shape, count)
         results = self._graphs.call(key, advance, torch.from_numpy(inputs))
         chosen, packed, step.values, step.weights = results
-        rows.parents = None
+        rows.parents = None  # states are now those of the parents
         return [] if packed is None else step.read(packed, chosen)
 
     def _run(
@@ -225,15 +230,15 @@ class TorchEngine(Engine):
         if "parents" in parts:
             state = state.select(parts["parents"].long())
         state, values, weights = self._advance(rows, state, parts["ids"].long())
-        for old, new in zip(tensors_of(rows.state), tensors_of(state), strict=True):
-            old.copy_(new)
+        for kept, next_value in zip(tensors_of(rows.state), tensors_of(state), strict=True):
+            kept.copy_(next_value)
         if "ends" in parts:
             _mask_ends(values, parts["ends"])
         if shape is None:
             return [], None, values, weights
         scores = parts["scores"].view(torch.float32).view(shape)
         chosen = [*best_of(values, scores, count), *weights.values()]
-        return chosen, _joined(chosen), values, weights
+        return chosen, _packed(chosen), values, weights
 
     def _advance(
         self, rows: Rows, state: Any, ids: Tensor
@@ -248,7 +253,7 @@ class TorchEngine(Engine):
             values = torch.log_softmax(values, -1, out=values)  # in place: it is large
         elif options.log_probs:
             values = torch.log_softmax(values, -1, dtype=torch.float32)
-        values.index_fill_(1, _on_device(options.forbidden_ids, self.device), -torch.inf)
+        values.index_fill_(1, _ids_on_device(options.forbidden_ids, self.device), -torch.inf)
         weights = {}
         if options.attention and step.attention_weights is not None:
             weights["attention"] = step.attention_weights
@@ -256,7 +261,7 @@ class TorchEngine(Engine):
             weights["heads"] = step.head_weights
         return step.state, values, weights
 
-    def _placed(self, rows: Rows) -> StaticRows:
+    def _in_unused_tensors(self, rows: Rows) -> StaticRows:
         """Return the rows in tensors that no search uses now, on a CPU in those that they have."""
         static = StaticRows(rows.memory, rows.state, rows.count, rows.size, rows.options, object())
         if self.device.type == "cpu":  # others might take much memory
@@ -270,6 +275,20 @@ class TorchEngine(Engine):
         placed = replace(static, options=rows.options)
         weakref.finalize(placed, unused.append, static).atexit = False
         return placed
+
+
+def _input_parts(step: TorchStep, scores: Array | None) -> dict[str, Array]:
+    """Return what a step reads, as integers by name: copied together, the device waits once."""
+    rows: Any = step.rows
+    parts = {"ids": step.ids}
+    if rows.size > 1:
+        unchanged = np.arange(len(step.ids))
+        parts["parents"] = unchanged if rows.parents is None else rows.parents
+    if step.ends is not None:
+        parts["ends"] = step.ends
+    if scores is not None:
+        parts["scores"] = scores.ravel().view(np.int32)  # the bits of float32
+    return parts
 
 
 def _mask_ends(values: Tensor, ends: Tensor) -> None:
@@ -322,12 +341,12 @@ def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return largest, blocks.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
+def _packed(tensors: Sequence[Tensor]) -> Tensor:
     """Return tensors as one of float32, which is exact for integers below 2^24, such as tokens."""
     return torch.cat([tensor.flatten().float() for tensor in tensors])
 
 
-def _split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
+def _unpacked(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
     """Return the values of joined tensors as arrays of their shapes."""
     arrays = []
     start = 0
@@ -339,7 +358,7 @@ def _split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
 
 
 @cache
-def _on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
+def _ids_on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
     """Return ids on a device, once: a copy would wait there."""
     return torch.tensor(ids, dtype=torch.long, device=device)
 

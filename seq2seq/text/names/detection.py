@@ -9,7 +9,7 @@ name and for greetings and interjections that begin a sentence, of languages in 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seq2seq.text.names.words import SourceWord, any_of, inside, source_words
+from seq2seq.text.names.words import SourceWord, any_of, source_words, symbol_positions
 
 _TITLES, _GREETINGS = (
     frozenset(Path(__file__).with_name(name).read_text("utf-8").split())
@@ -41,7 +41,7 @@ class NameDetector:
             names = [word for word in words if word.capitalised and self._is_name(word)]
             if not names and len(words) == 1 and words[0].capitalised:
                 names = [word for word in words if self._is_unseen(word)]
-        symbols = inside(self._symbol, line)
+        symbols = symbol_positions(self._symbol, line)
         names = [word for word in names if word.start not in symbols]
         addresses = _addresses(line, words) if names else set()
         return [word for word in names if word.text in self._names or word.start not in addresses]

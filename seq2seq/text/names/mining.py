@@ -24,7 +24,8 @@ _EXAMINED = 40_000  # occurrences in all
 _ITERATIONS = (0.9, 1.0, 0.6, 0.4)  # minimum score of a letter in each iteration of EM
 _FITTING_TYPES = 2_000  # candidates that all iterations but the last examine
 _MIN_SHARE = 0.3  # least share of occurrences with the same stem
-_NO_ENDING, _ENDING = 5.0, 0.02  # pseudo-counts
+_NO_ENDING = 5.0  # pseudo-count of a word that is the stem
+_ENDING = 0.02  # pseudo-count of each ending
 _Occurrences = Mapping[str, Sequence[set[str]]]  # target words beside each, by source word
 
 
@@ -95,13 +96,15 @@ class NameMiner:
         """Return the best stem of each word that has one with this score of a letter."""
         best: dict[str, tuple[str, _Evidence]] = {}
         for word, beside in occurrences.items():
-            stems = self._evidence(word, beside).items()
-            stem = max(stems, key=lambda item: (item[1].score, item[0]), default=None)
-            if stem is not None:
-                matched = len(stem[1].endings)
-                fits = stem[1].score / matched > least * len(word)
-                if fits and matched >= _MIN_SHARE * len(beside):
-                    best[word] = stem
+            evidence_of = self._evidence(word, beside)
+            stem = max(evidence_of, key=lambda stem: (evidence_of[stem].score, stem), default=None)
+            if stem is None:
+                continue
+            evidence = evidence_of[stem]
+            count = len(evidence.endings)
+            sounds_alike = evidence.score / count > least * len(word)
+            if sounds_alike and count >= _MIN_SHARE * len(beside):
+                best[word] = (stem, evidence)
         return best
 
     def _fit(self, best: Mapping[str, tuple[str, _Evidence]]) -> None:

@@ -24,9 +24,9 @@ from seq2seq.text.names.words import (
     PLACEHOLDERS,
     SourceWord,
     any_of,
-    inside,
     is_letter,
     script_of,
+    symbol_positions,
     target_words,
 )
 
@@ -69,8 +69,8 @@ class Names:
         counts = content["lower"], content["capitalised"]
         self._detector = NameDetector(self.pairs, *counts, symbols)
         self.copies = _are_alike(self.pairs)
-        self._spelled: dict[str, tuple[str, bool]] = {}
-        self._masked: dict[tuple[str, str], tuple[str, str]] = {}
+        self._spellings: dict[str, tuple[str, bool]] = {}  # of `spell_word`
+        self._masked_pairs: dict[tuple[str, str], tuple[str, str]] = {}
 
     @cached_property
     def _speller(self) -> Speller:
@@ -92,7 +92,7 @@ class Names:
         groups = [runs[n : n + size] for n in range(0, len(runs), size)]
         starts = [0, *(group[0][0].start for group in groups[1:]), len(text)]
         return [
-            _masked(text[start:end].rstrip(" "), group, start)
+            _mask_runs(text[start:end].rstrip(" "), group, start)
             for group, start, end in zip(groups, starts, starts[1:], strict=False)
         ]
 
@@ -119,21 +119,22 @@ class Names:
 
     def loses(self, masked: Masked, translation: str) -> bool:
         """Return whether a translation lacks a name that `mask` left as a word."""
-        for word in self._detector.names_in(masked.text):
-            if word.text in self.pairs and word.text not in translation:
-                stem = self.pairs[word.text].stem
-                if len(stem) > 1 and not starts_unit(stem[-1]):  # endings may change its last vowel
-                    stem = stem[:-1]
-                if stem not in translation:
-                    return True
-        return False
+        frequent = (word.text for word in self._detector.names_in(masked.text))
+        return any(name in self.pairs and not self._has(translation, name) for name in frequent)
 
-    def mask_more(self, masked: Masked) -> Masked:
+    def _has(self, translation: str, name: str) -> bool:
+        """Return whether a translation has a name of `pairs`, as written or by its stem."""
+        stem = self.pairs[name].stem
+        if len(stem) > 1 and not starts_unit(stem[-1]):  # endings may change its last vowel
+            stem = stem[:-1]
+        return name in translation or stem in translation
+
+    def mask_frequent(self, masked: Masked) -> Masked:
         """Replace the names that `mask` left as words, as far as there are placeholders."""
-        free = [mark for mark in PLACEHOLDERS if mark not in masked.names]
-        runs = list(_runs(masked.text, self._detector.names_in(masked.text)))[: len(free)]
-        more = _masked(masked.text, runs, 0, free)
-        return Masked(more.text, {**masked.names, **more.names}, masked.given)
+        unused_marks = [mark for mark in PLACEHOLDERS if mark not in masked.names]
+        runs = list(_runs(masked.text, self._detector.names_in(masked.text)))
+        frequent = _mask_runs(masked.text, runs[: len(unused_marks)], 0, unused_marks)
+        return Masked(frequent.text, {**masked.names, **frequent.names}, masked.given)
 
     def _is_rare(self, word: SourceWord) -> bool:
         pair = self.pairs.get(word.text)
@@ -144,11 +145,11 @@ class Names:
 
         Names that may be learned as words are kept in every second pair, a function of the pair.
         """
-        if (src, tgt) not in self._masked:
-            if len(self._masked) == MAX_MASKED:
-                self._masked.clear()
-            self._masked[src, tgt] = self._mask_pair(src, tgt)
-        return self._masked[src, tgt]
+        if (src, tgt) not in self._masked_pairs:
+            if len(self._masked_pairs) == MAX_MASKED:
+                self._masked_pairs.clear()
+            self._masked_pairs[src, tgt] = self._mask_pair(src, tgt)
+        return self._masked_pairs[src, tgt]
 
     def _mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
         src = name_words.without_placeholders(src)
@@ -170,10 +171,10 @@ class Names:
         """Replace names that `mask` replaces, in both texts if a translation has them."""
         src = name_words.without_placeholders(src)
         runs = self._rare_runs(src)[: len(PLACEHOLDERS)]
-        tgt = self.mask_target(tgt, _masked(src, runs, 0).names)
+        tgt = self.mask_target(tgt, _mask_runs(src, runs, 0).names)
         marks = [mark for mark in PLACEHOLDERS if mark in tgt]
         translated = [run for mark, run in zip(PLACEHOLDERS, runs, strict=False) if mark in tgt]
-        return _masked(src, translated, 0, marks), tgt
+        return _mask_runs(src, translated, 0, marks), tgt
 
     def mask_target(self, tgt: str, names: Mapping[str, str]) -> str:
         """Replace those names of a source text that a target text has by placeholders."""
@@ -206,8 +207,9 @@ class Names:
                 if not is_end:  # but perhaps that of a stem
                     is_end = starts_unit(tgt[end]) and ends_stem(units_of(tgt[:end][-2:])[-1])
                 is_start = not start or not is_letter(tgt[start - 1])
-                is_free = (start, end) not in taken and start not in inside(self._symbol, tgt)
-                if is_start and is_end and is_free:
+                is_free = (start, end) not in taken
+                is_name = start not in symbol_positions(self._symbol, tgt)
+                if is_start and is_end and is_free and is_name:
                     return start, end
         return None
 
@@ -225,9 +227,9 @@ class Names:
             return pair.stem, True
         if self.copies or word.isupper():
             return word, True
-        if word not in self._spelled:
-            self._spelled[word] = self._speller.spell(word.lower()) or (word, True)
-        return self._spelled[word]
+        if word not in self._spellings:
+            self._spellings[word] = self._speller.spell(word.lower()) or (word, True)
+        return self._spellings[word]
 
     def restore(self, text: str, masked: Masked) -> str:
         """Replace the placeholders of a target text by the spellings of names.
@@ -344,7 +346,7 @@ def _runs(text: str, words: Sequence[SourceWord]) -> Iterator[list[SourceWord]]:
         yield run
 
 
-def _masked(
+def _mask_runs(
     text: str,
     runs: Sequence[Sequence[SourceWord]],
     offset: int,

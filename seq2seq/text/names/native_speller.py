@@ -16,7 +16,7 @@ import json
 import math
 import unicodedata
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby, repeat
 from pathlib import Path
@@ -28,12 +28,15 @@ BEAM = 60
 NAME_WEIGHT = 3.0  # of a name, relative to another word
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1
 _ALPHABET = 100  # units, for smoothing
-_FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
+_FOURGRAM = 0.36  # weight of log P(y)
+_CHANNEL = 1.27  # weight of log P(x | y)
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
 _LONG_VOWEL = 2.3
 _ENGLISH_VOWEL = 2.8
-_INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
-_INHERENT, _FINAL_INHERENT = 0.8, 0.005  # probabilities that an inherent vowel is written
+_INITIAL_A = 1.57  # long a, in the first letter
+_INNER_A = 0.8  # long a, after the first syllable
+_INHERENT = 0.8  # probability that an inherent vowel is written
+_FINAL_INHERENT = 0.005  # the same for that of the last letter
 _USUAL = 0.3  # least probability of the second romanization of a unit
 _ROMANIZATION = json.loads(Path(__file__).with_name("romanization.json").read_text("utf-8"))
 _VOWELS: Mapping[str, dict[str, float]] = _ROMANIZATION["vowels"]
@@ -161,15 +164,20 @@ class NativeSpeller:
         for at, beam in enumerate(beams):
             best = sorted(beam.items(), key=lambda item: (-item[1], item[0].units))
             for partial, score in best[:BEAM]:
-                for end in range(at + 1, min(at + MAX_LETTERS, len(name)) + 1):
-                    for unit in self._units.get(name[at:end], ()):
-                        total = score + self._extension(partial, unit)
-                        after = _Partial((*partial.units, unit), name[at:end])
-                        if total > beams[end].get(after, -math.inf):
-                            beams[end][after] = total
+                for unit, end in self._next_units(name, at):
+                    total = score + self._extension(partial, unit)
+                    longer = _Partial((*partial.units, unit), name[at:end])
+                    if total > beams[end].get(longer, -math.inf):
+                        beams[end][longer] = total
         ends = beams[-1].items()
         spellings = (("".join(end.units), score + self._extension(end, END)) for end, score in ends)
         return normalized(spellings, ALTERNATIVES)
+
+    def _next_units(self, name: str, start: int) -> Iterator[tuple[Unit, int]]:
+        """Yield the units that the next letters of a name may romanize, with the end of these."""
+        for end in range(start + 1, min(start + MAX_LETTERS, len(name)) + 1):
+            for unit in self._units.get(name[start:end], ()):
+                yield unit, end
 
     def romanizations(self, word: str) -> list[str]:
         """Return the usual letters of a word, such as "dipali" and "deepalee", if it is Indic."""

@@ -47,7 +47,9 @@ _LISTED = 8.0  # factor of a listed name
 _ORDER = 3
 _LM_ORDER = 5
 _LETTER_ORDER = 4
-_LINKS, _UNITS, _LETTERS = 3000, 100, 30  # sizes of the alphabets, for smoothing
+_LINKS = 3000  # sizes of the alphabets, for smoothing
+_UNITS = 100
+_LETTERS = 30
 _LM_WEIGHT = 0.6
 _NAME_WEIGHT = 3.0  # of a name in the language model, relative to another word
 _SECOND = 0.5  # weight of a word's second romanization
@@ -97,20 +99,21 @@ class Speller:
 
     def _learn_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[NgramModel, NgramModel]:
         """Align the pairs; return models of links, and of the letters of foreign names."""
-        models = NgramModel(_ORDER, _LINKS), NgramModel(_LETTER_ORDER, _LETTERS)
+        link_model = NgramModel(_ORDER, _LINKS)
+        letter_model = NgramModel(_LETTER_ORDER, _LETTERS)
         split = [(name, units_of(spelling)) for name, spelling in pairs]
         for _ in range(_ITERATIONS):
             self._sounds.fit(split)
         counts = Counter[Link]()
         for name, units in split:
             if (links := self._sounds.align(name, units)) is not None:
-                models[0].add(links)
-                models[1].add(name)
+                link_model.add(links)
+                letter_model.add(name)
                 counts.update(links)
         for (chunk, unit), _ in counts.most_common():
             if len(self._units[chunk]) < _MAX_UNITS:
                 self._units[chunk].append(unit)
-        return models
+        return link_model, letter_model
 
     def spell(self, name: str) -> tuple[str, bool] | None:
         """Return the best spelling of a name in lower case, and whether it is reliable.
@@ -161,11 +164,10 @@ class Speller:
             link = Link(chunk, unit)
             total = score + self._score(state, link, unit) + self._sounds.log_prob(chunk, unit)
             links = self._links.next(state.links, link)
-            after = _PartialSpelling(
-                links, self._spellings.next(state.units, unit), state.text + unit
-            )
-            if total > beam.get(after, -math.inf):
-                beam[after] = total
+            units = self._spellings.next(state.units, unit)
+            longer = _PartialSpelling(links, units, state.text + unit)
+            if total > beam.get(longer, -math.inf):
+                beam[longer] = total
 
     def _score(self, state: _PartialSpelling, link: Symbol, unit: str) -> float:
         prob = self._links.prob(state.links, link)
@@ -175,7 +177,10 @@ class Speller:
         self, name: str, as_foreign: Mapping[str, float], as_native: Mapping[str, float]
     ) -> dict[str, float]:
         """Return the probabilities of spellings by both models; listed ones weigh more."""
-        foreign = 1.0 if not as_native else self._foreign_probability(name) if as_foreign else 0.0
+        if as_native and as_foreign:
+            foreign = self._foreign_probability(name)
+        else:
+            foreign = 0.0 if as_native else 1.0
         mixture = {
             text: foreign * as_foreign.get(text, 0.0) + (1 - foreign) * as_native.get(text, 0.0)
             for text in {**as_native, **as_foreign}

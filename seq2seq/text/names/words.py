@@ -43,10 +43,10 @@ def source_words(line: str) -> list[SourceWord]:
         text = _POSSESSIVE.sub("", match[0]) or match[0]
         between = line[last_end:start]
         initial = not words
-        if words and _SENTENCE_END.search(between):  # unless a full stop belongs to the word: `Dr.`
-            before = words[-1].text
-            is_title = between.strip() == "." and before[0].isupper() and is_shortened(before)
-            initial = not is_title
+        if words and _SENTENCE_END.search(between):
+            last = words[-1].text
+            is_abbreviation = last[0].isupper() and is_shortened(last)  # `Dr`, whose stop it is
+            initial = not (between.strip() == "." and is_abbreviation)
         words.append(SourceWord(text, start, start + len(text), initial))
         last_end = match.end()
     return words
@@ -119,6 +119,6 @@ def any_of(strings: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def inside(symbol: re.Pattern[str], text: str) -> set[int]:
+def symbol_positions(symbol: re.Pattern[str], text: str) -> set[int]:
     """Return the positions of a text's characters that belong to symbols."""
     return {n for match in symbol.finditer(text) for n in range(*match.span())}

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, conflicts, search_arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import Conflict, Need, Rows
+from seq2seq.cli.conflicts import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.options import PathName
 from seq2seq.cli.output import check_output, open_output
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--percentages", action="store_true", help=text)
     text = "print the alignment error rate of a .align output against FILE: 0-0 sure, 0?1 possible"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     arguments.add_model_options(parser)
 
 
@@ -195,12 +195,12 @@ def _check(options: Options) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.tools.analysis.attention.plot import check_plot_path
 
-    arguments.check_together(options, SOURCES)
+    conflicts.check_together(options, SOURCES)
     if options.text:
         arguments.check_sentences("attention", options.text)
     else:
         input_lines.check_texts("attention", options.input or Path("-"), options.ref)
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     runs = [*options.model, *filter(None, [options.beside])]
     check_output(options.output, options.input, options.ref, options.gold, runs=runs)
     if options.output and options.suffix not in (".json", ".align"):

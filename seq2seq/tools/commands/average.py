@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, number_types
 from seq2seq.runtime.console import logger, say
 
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=text)
     arguments.add_output_folder(parser, "run folder to write", required=True)
     text = "average the newest N checkpoints of a single run (default: all)"
-    parser.add_argument("--last", type=arguments.count, metavar="N", help=text)
+    parser.add_argument("--last", type=number_types.count, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
     arguments.add_device(parser)
     arguments.add_scores(parser)

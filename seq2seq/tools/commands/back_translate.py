@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, search_arguments
 from seq2seq.tools.commands import distill
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     distill.add_corpus(parser)
     text = "draw N sources for each line, in place of beam search, and pair each with the line"
-    arguments.add_sampling_options(parser.add_argument_group("sampling"), text)
+    search_arguments.add_sampling_options(parser.add_argument_group("sampling"), text)
 
 
 @dataclass(frozen=True)

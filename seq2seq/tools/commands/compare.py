@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, conflicts, search_arguments
 from seq2seq.cli.options import CommandLine, Override, Words, override_or_path
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime import console, errors, files, process_group, threads
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "gold alignments of the first lines of the text, as in attention: adds the error rate"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     arguments.add_jobs(parser, "trainings")
     arguments.add_training_options(parser)
@@ -82,7 +82,7 @@ def run(options: Options) -> int:
     configs = [Path(word) for word in options.overrides if not isinstance(word, Override)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.evaluation.bootstrap import seed_name

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli import arguments, output
+from seq2seq.cli import arguments, output, search_arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import counted, logger
@@ -38,7 +38,7 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
     )
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     text = "replace existing files, and translations of other settings that were interrupted"
     parser.add_argument("--overwrite", action="store_true", help=text)
     arguments.add_model_options(parser)
@@ -81,7 +81,7 @@ def write_corpus(options: Options, given: Mapping[str, Any], translates_targets:
     text = options.input or _training_text(config.data.train, options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     languages = languages[::-1] if translates_targets else languages
-    sampling = arguments.sampling_options(given)  # None: beam search
+    sampling = search_arguments.sampling_options(given)  # None: beam search
     search = SearchSettings(sampling=sampling, written_names=False)
     check_together(search, beam_size=options.beam)
     files = text, options.output, languages

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, conflicts, number_types
 from seq2seq.cli.input import check_texts
 from seq2seq.cli.options import CommandLine, Repeated
 from seq2seq.runtime import console, process_group, threads
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_config(parser)
     text = "hours for all steps: leaves out what does not fit (default: all)"
-    parser.add_argument("--hours", type=arguments.positive, metavar="N", help=text)
+    parser.add_argument("--hours", type=number_types.positive, metavar="N", help=text)
     text = "2: also students of students, for twice the time (default: 1)"
     parser.add_argument("--generations", type=int, choices=(1, 2), default=1, help=text)
     text = "config of a teacher; repeat for an ensemble (default: two seeds of CONFIG)"
@@ -78,7 +78,7 @@ def run(options: Options) -> int:
     if process_group.world_size() > 1:
         text = "distill-train starts its own processes; start it without torchrun"
         raise UserError(text)
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
     distillation = _prepare(options)
     with arguments.frozen_objects():

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments
-from seq2seq.cli.arguments import Conflict
+from seq2seq.cli import arguments, conflicts, number_types
+from seq2seq.cli.conflicts import Conflict
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.data import languages
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pairs of the training text to hold out for validation, without --valid (default: "
         "1,000, or a twentieth of a small text); writes both parts to a new folder"
     )
-    parser.add_argument("--hold-out", type=arguments.count, metavar="N", help=text)
+    parser.add_argument("--hold-out", type=number_types.count, metavar="N", help=text)
     text = "time for training (default: as long as the text is worth)"
-    parser.add_argument("--minutes", type=arguments.positive, metavar="N", help=text)
+    parser.add_argument("--minutes", type=number_types.positive, metavar="N", help=text)
     text = "time for all of distill-train, whose command is named if the text fits into it"
-    parser.add_argument("--hours", type=arguments.positive, metavar="N", help=text)
+    parser.add_argument("--hours", type=number_types.positive, metavar="N", help=text)
     arguments.add_device(parser)
     arguments.add_threads(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
@@ -89,7 +89,7 @@ CONFLICTS = (
 
 def run(options: Options) -> int:
     """Hold out validation text if there is none, choose a recipe, write it and say what it is."""
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     _check_languages(options)
     texts = {
         part: arguments.parallel_files("init", f"--{part}", paths, options.columns)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from seq2seq.cli import arguments
-from seq2seq.cli.arguments import Need
+from seq2seq.cli import arguments, conflicts, search_arguments
+from seq2seq.cli.conflicts import Need
 from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime import console, errors
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("valid", "test"), help=text)
     text = "show sentences of a text that lies outside of the run and the current folder"
     parser.add_argument("--quote-outside", action="store_true", help=text)
-    arguments.add_beam(parser)
+    search_arguments.add_beam(parser)
     arguments.add_device(parser)
     arguments.add_scores(parser)
 
@@ -66,7 +66,7 @@ def run(options: Options) -> int:
         raise errors.UserError(f"{path}: the report is an HTML page; give -o FILE.html")
     folders = [options.run, *filter(None, [options.against])]
     check_output(path, *config.data.paths(), runs=folders)
-    arguments.check_together(options, CONFLICTS)
+    conflicts.check_together(options, CONFLICTS)
     if options.against and options.against.resolve() == options.run.resolve():
         raise errors.UserError(f"{options.against}: is the first run again; name another")
     with errors.argument_spelled("overwrite", "--overwrite to distill-train"):

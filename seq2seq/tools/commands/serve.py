@@ -22,7 +22,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, number_types, search_arguments
 from seq2seq.cli.options import Repeated
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import (
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "ask the server that runs at --host and --port for its health, and start none"
     parser.add_argument("--health", action="store_true", help=text)
     group = parser.add_argument_group("requirements on all translations")
-    arguments.add_requirements(group)
+    search_arguments.add_requirements(group)
     group = parser.add_argument_group("limits")
     for name, default, text in (
         ("--max-characters", 10_000, "characters per request"),
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--timeout", 60, "seconds until a request is given up"),
     ):
         text = f"{text} (default: {default})"
-        group.add_argument(name, type=arguments.count, default=default, metavar="N", help=text)
+        group.add_argument(name, type=number_types.count, default=default, metavar="N", help=text)
     arguments.add_model_options(parser)
     _read_environment(parser)
 
@@ -123,7 +123,7 @@ class Options:
     log_format: str
     metrics_port: int | None
     health: bool
-    required: arguments.RequirementArguments
+    required: search_arguments.RequirementArguments
     max_characters: int
     max_lines: int
     max_queue: int
@@ -155,7 +155,7 @@ def run(options: Options) -> int:
         from seq2seq.tools.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
-    settings = arguments.requirements(options.required)
+    settings = search_arguments.requirements(options.required)
     names = (*_LOCAL_NAMES, options.host, *options.allow_host)
     is_local = _is_local(options.host)
     hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
@@ -168,7 +168,7 @@ def run(options: Options) -> int:
             pairs = load_pairs(options.model, arguments.model_options(options.loading))
             app = create_app(pairs, limits, access, settings, metrics)
         for translator in pairs.values():
-            places = arguments.glossary_places(options.required, settings)
+            places = search_arguments.glossary_places(options.required, settings)
             translator.check_phrases(places, settings)
         if not (access.clients or is_local):
             text = f"everyone who can reach {options.host} can translate"

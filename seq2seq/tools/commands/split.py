@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.number_types import count_or_zero
 from seq2seq.cli.output import check_output, check_replaced, check_sides
 from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
@@ -34,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", metavar="SRC,TGT", help=text)
     for part in ("valid", "test"):
         text = f"pairs of {part} (default: 1,000, or a twentieth of a small text)"
-        parser.add_argument(f"--{part}", type=arguments.count_or_zero, metavar="N", help=text)
+        parser.add_argument(f"--{part}", type=count_or_zero, metavar="N", help=text)
     text = "seed of the choice (default: 1)"
-    parser.add_argument("--seed", type=arguments.count_or_zero, default=1, metavar="N", help=text)
+    parser.add_argument("--seed", type=count_or_zero, default=1, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 

@@ -126,7 +126,8 @@ HANDLED = (AnyHTTPException, ValidationError, UserError, RunError, TimeoutError,
 
 
 def _described(mistake: Mapping[str, Any]) -> str:
-    place, kind = ".".join(map(str, mistake["loc"])), mistake["type"]
+    place = ".".join(map(str, mistake["loc"]))
+    kind = mistake["type"]
     message = str(mistake["msg"]).removeprefix("Value error, ")
     if kind == "json_invalid" and not mistake["input"]:
         return "the body is empty; the fields of a request belong in it, not in the address"
@@ -165,7 +166,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.monotonic(), 0  # status once the answer has started
+        start = time.monotonic()
+        status = 0  # until the answer has started
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -202,7 +204,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         """Return the answer to a request that is refused before it is read, or None."""
-        headers, hosts = Headers(scope=scope), self._access.hosts
+        headers = Headers(scope=scope)
+        hosts = self._access.hosts
         if self._active > MAX_CONNECTIONS and scope["path"] != HEALTH:
             return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
         # HTTP/1.0 of a load balancer may lack the header, which every browser sends.

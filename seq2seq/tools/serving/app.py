@@ -52,7 +52,8 @@ def create_app(
     metrics: "Metrics | None" = None,
 ) -> Guard:
     """Return the application; its lifespan ends once all is translated."""
-    limits, access = limits or Limits(), access or Access()
+    limits = limits or Limits()
+    access = access or Access()
     queue = TranslationQueue(limits.queue_lines)
     service = Service(pairs, queue, limits, access, settings)
 

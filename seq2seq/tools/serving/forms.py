@@ -81,7 +81,8 @@ class _MultipartForm:
         self._parts = 0
         self._is_complete = False
         self._headers: dict[str, str] = {}  # of the current part
-        self._header_name, self._header_value = bytearray(), bytearray()
+        self._header_name = bytearray()
+        self._header_value = bytearray()
         self._content = bytearray()
         boundary = _parameters(content_type).get(b"boundary", b"")
         if not boundary:

@@ -133,7 +133,11 @@ def router(service: Service) -> APIRouter:
         if not service.queue.is_open:
             raise HTTPException(503, "the server is shutting down")
         queue = service.queue
-        return {"status": "ok", "waiting": queue.waiting, "translated": queue.translated}
+        return {
+            "status": "ok",
+            "waiting": queue.waiting_lines,
+            "translated": queue.translated_lines,
+        }
 
     return routes
 
@@ -170,7 +174,8 @@ def _answer(
     body: TranslateText, answers: Sequence[list[str]], detected: Sequence[dict[str, object]]
 ) -> dict[str, object]:
     single = isinstance(body.q, str)
-    texts, alternatives = [text for text, *_ in answers], [more for _, *more in answers]
+    texts = [text for text, *_ in answers]
+    alternatives = [more for _, *more in answers]
     answer: dict[str, object] = {"translatedText": texts[0] if single else texts}
     if detected:
         answer["detectedLanguage"] = detected[0] if single else detected

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from seq2seq.data.languages import language_name
-from seq2seq.inference.attention_map import style
+from seq2seq.inference.attention_table import style
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import one_line

@@ -36,7 +36,7 @@ class Metrics:
 
     def watch(self, queue: TranslationQueue) -> None:
         """Show from now on how many lines wait in a queue."""
-        self._waiting.set_function(lambda: queue.waiting)
+        self._waiting.set_function(lambda: queue.waiting_lines)
 
     def add(self, request: RequestFigures) -> None:
         """Count a request that has been answered."""

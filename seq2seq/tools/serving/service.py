@@ -32,7 +32,8 @@ from seq2seq.tools.serving.translation_queue import QueuedLine, Search, Translat
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
 _SMALL = 1 << 10  # characters or bytes of a request that the event loop reads itself
-_FORMS = (str, languages.folded, languages.language)  # in which codes are compared
+# functions whose results are compared, the closest comparison first
+_CODE_FORMS: tuple[Callable[[str], object], ...] = (str, languages.folded, languages.language)
 _GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
@@ -64,7 +65,7 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         named = " ".join(f"{word} {code}" for word, code in codes if code is not None)
         distances = {pair: (_distance(src, pair.src), _distance(tgt, pair.tgt)) for pair in self}
         least = min((max(pair), sum(pair)) for pair in distances.values())
-        if least[0] == len(_FORMS):
+        if least[0] == len(_CODE_FORMS):
             raise UserError(f"source, target: no model translates {named}; there is {self}")
         fitting = [key for key, pair in distances.items() if (max(pair), sum(pair)) == least]
         if len(fitting) > 1 and src is None and named and text:
@@ -108,10 +109,15 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         return ", ".join(map(str, self))
 
 
-def _distance(wish: str | None, code: str) -> int:
-    """Return by which of the forms of codes a request names a language, their number if by none."""
-    fits = (wish is None or form(wish) == form(code) for form in _FORMS)
-    return next((number for number, is_equal in enumerate(fits) if is_equal), len(_FORMS))
+def _distance(requested: str | None, code: str) -> int:
+    """Return the index of the first form in which two codes are equal, len(_CODE_FORMS) if none.
+
+    No requested code is equal to any.
+    """
+    for distance, form in enumerate(_CODE_FORMS):
+        if requested is None or form(requested) == form(code):
+            return distance
+    return len(_CODE_FORMS)
 
 
 def _scripts_by_side(profile: SourceProfile) -> tuple[set[str], set[str]]:
@@ -163,10 +169,11 @@ def translated_documents(
     n_best: int = 1,
 ) -> list[list[str]]:
     """Return each document in a language, then its different translations of other ranks."""
-    remaining, answers = iter(translations), []
+    remaining = iter(translations)
+    answers = []
     for document in documents:
-        of_document = list(islice(remaining, len(document.lines)))
-        texts = [document.translated(of_document, rank, language) for rank in range(n_best)]
+        own_translations = list(islice(remaining, len(document.lines)))
+        texts = [document.translated(own_translations, rank, language) for rank in range(n_best)]
         different: dict[str, str] = {}  # by their characters but for spaces
         for text in texts:
             different.setdefault("".join(text.split()), text)
@@ -269,7 +276,8 @@ class Service:
         """Pass a body on as it arrives; raises HTTPException if it is too large or too slow."""
         most = self.limits.body_bytes
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
-        length, received = request.headers.get("content-length", "0"), 0
+        length = request.headers.get("content-length", "0")
+        received = 0
         if length.isdigit() and int(length) > most:
             raise too_large
         arrival = asyncio.timeout(self.limits.seconds)
@@ -294,15 +302,16 @@ class Service:
         """Raise HTTPException for too many lines or characters; dearer searches have more."""
         written = max(sum(line.characters for line in lines), phrases)
         counted = max(round(sum(line.cost for line in lines) * search.weight), phrases)
-        texts = f"{written:,} characters"
-        if counted > written:
-            texts += f" that count as {counted:,}, by the numbers of lines and hypotheses"
-        for count, most, text, unit in (
-            (len(lines), self.limits.lines, f"{len(lines):,} lines", "lines"),
-            (counted, self.limits.characters, texts, "characters"),
-        ):
-            if count > most:
-                raise HTTPException(413, f"{text}: the limit is {most:,} {unit} per request")
+        limits = self.limits
+        if len(lines) > limits.lines:
+            limit = f"the limit is {limits.lines:,} lines per request"
+            raise HTTPException(413, f"{len(lines):,} lines: {limit}")
+        if counted > limits.characters:
+            text = f"{written:,} characters"
+            if counted > written:
+                text += f" that count as {counted:,}, by the numbers of lines and hypotheses"
+            limit = f"the limit is {limits.characters:,} characters per request"
+            raise HTTPException(413, f"{text}: {limit}")
         client.spend(counted)
 
     async def translate(

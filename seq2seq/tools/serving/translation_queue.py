@@ -72,7 +72,8 @@ class Search:
         Groups are searched one after the other, MBR compares all hypotheses with each other, and a
         wider beam finds entries that an n-best list lacks.
         """
-        usual, sampling = self.translator.decoding.beam_size, self.settings.sampling
+        usual = self.translator.decoding.beam_size
+        sampling = self.settings.sampling
         hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
         compared = hypotheses**2 / _MBR_PAIRS if self.settings.mbr is not None else 0.0
         searched = max(1.0, (hypotheses + 2 * (self.n_best - 1)) / usual)
@@ -110,7 +111,7 @@ class Search:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _QueuedRequest:
     """Request in the queue: its lines that no batch has taken, and its translations so far."""
 
     search: Search
@@ -120,14 +121,15 @@ class _Waiting:
     translations: list[Translation] = field(default_factory=list)
 
 
-_Batch = dict[_Waiting, list[QueuedLine]]  # lines of each request
+_Batch = dict[_QueuedRequest, list[QueuedLine]]  # lines of each request
 
 
 class _Room:
     """Room that a batch still has; lines of a client that others wait for are few."""
 
     def __init__(self, weight: float, is_shared: bool) -> None:
-        self._weight, self._is_shared = weight, is_shared
+        self._weight = weight
+        self._is_shared = is_shared
         self._lines = float(BATCH_LINES)
         self._characters = float(SHARED_CHARACTERS if is_shared else BATCH_CHARACTERS)
         self.used: dict[Hashable, float] = {}  # characters by client
@@ -156,7 +158,8 @@ class _Pace:
     """
 
     def __init__(self) -> None:
-        self._characters, self._seconds = 0.0, 0.0  # of all batches
+        self._characters = 0.0  # of all batches, as is the time
+        self._seconds = 0.0
 
     def usual_characters(self, characters: float, seconds: float) -> float:
         """Return the characters that usually take as long as these did."""
@@ -178,9 +181,10 @@ class TranslationQueue:
         self._max_lines = max_lines
         self._clock = clock
         self._pace = _Pace()
-        self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
+        self.waiting_lines = 0  # accepted and not yet translated
+        self.translated_lines = 0
         self.is_open = True
-        self._requests: list[_Waiting] = []  # with lines that no batch has taken
+        self._requests: list[_QueuedRequest] = []  # with lines that no batch has taken
         self._used: dict[Hashable, float] = {}  # characters of the clients that wait
         self._searched: frozenset[Hashable] = frozenset()  # clients of the present batch
         self._thread = ThreadPoolExecutor(1, "translation")
@@ -204,17 +208,17 @@ class TranslationQueue:
             return []
         self._make_room(len(lines), client)
         answer = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(search, deque(lines), answer, client)
+        request = _QueuedRequest(search, deque(lines), answer, client)
         self._enter(client)
-        self._requests.append(waiting)
-        self.waiting += len(lines)
+        self._requests.append(request)
+        self.waiting_lines += len(lines)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._translate_all())
         try:
             async with asyncio.timeout(timeout):
-                return await waiting.answer
+                return await request.answer
         finally:
-            self._drop(waiting)
+            self._drop(request)
 
     def _make_room(self, lines: int, client: Hashable) -> None:
         """Refuse the requests of a client that waits with more lines, or raise 503.
@@ -222,34 +226,35 @@ class TranslationQueue:
         So one client that fills the queue keeps no other one from it.
         """
         full = HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
-        while self.waiting + lines > self._max_lines:
+        while self.waiting_lines + lines > self._max_lines:
             held: Counter[Hashable] = Counter()
             for request in self._requests:
                 held[request.client] += len(request.lines)
             largest, count = next(iter(held.most_common(1)), (client, 0))
             if largest == client or held[client] + lines >= count:
                 raise full
-            requests = reversed(self._requests)
-            last = next(request for request in requests if request.client == largest)
-            self._drop(last)
-            if not last.answer.done():
-                last.answer.set_exception(full)
+            from_last = reversed(self._requests)
+            refused = next(request for request in from_last if request.client == largest)
+            self._drop(refused)
+            if not refused.answer.done():
+                refused.answer.set_exception(full)
 
     def _enter(self, client: Hashable) -> None:
         """Let a client that did not wait be the next one, unless it has used much before."""
-        waiting = {request.client for request in self._requests}
-        if client not in waiting:
-            least = min((self._used[other] for other in waiting), default=0) - SHARE_CHARACTERS
-            self._used[client] = max(self._used.get(client, least), least)
-            for other in self._used.keys() - waiting - self._searched - {client}:
-                if self._used[other] <= least or not waiting:
-                    del self._used[other]
+        queued = {request.client for request in self._requests}
+        if client in queued:
+            return
+        least = min((self._used[other] for other in queued), default=0) - SHARE_CHARACTERS
+        self._used[client] = max(self._used.get(client, least), least)
+        for other in self._used.keys() - queued - self._searched - {client}:
+            if self._used[other] <= least or not queued:
+                del self._used[other]  # it would enter as a new client does
 
-    def _drop(self, waiting: _Waiting) -> None:
+    def _drop(self, request: _QueuedRequest) -> None:
         """Remove a request that needs no more lines; no effect on a finished one."""
-        if waiting in self._requests:
-            self._requests.remove(waiting)
-            self.waiting -= len(waiting.lines)
+        if request in self._requests:
+            self._requests.remove(request)
+            self.waiting_lines -= len(request.lines)
 
     async def _translate_all(self) -> None:
         while self._requests:
@@ -274,24 +279,24 @@ class TranslationQueue:
         Other requests go before the remaining lines of these. Return the characters of each
         client, too.
         """
-        first = min(self._requests, key=lambda waiting: self._used[waiting.client])
+        first = min(self._requests, key=lambda request: self._used[request.client])
         search = first.search
-        batch: _Batch = {waiting: [] for waiting in self._requests if waiting.search == search}
-        ordered = sorted(batch, key=lambda waiting: self._used[waiting.client])
-        room = _Room(search.weight, len({waiting.client for waiting in self._requests}) > 1)
+        batch: _Batch = {request: [] for request in self._requests if request.search == search}
+        ordered = sorted(batch, key=lambda request: self._used[request.client])
+        room = _Room(search.weight, len({request.client for request in self._requests}) > 1)
         share = max(MIN_SHARE, BATCH_LINES // len(batch))
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
-            for waiting in ordered:
-                lines = batch[waiting]
-                while waiting.lines and len(lines) < most:
-                    cost = waiting.lines[0].cost
-                    if not room.has(waiting.client, cost):
+            for request in ordered:
+                lines = batch[request]
+                while request.lines and len(lines) < most:
+                    cost = request.lines[0].cost
+                    if not room.has(request.client, cost):
                         break
-                    lines.append(waiting.lines.popleft())
-                    room.take(waiting.client, cost)
-        batch = {waiting: lines for waiting, lines in batch.items() if lines}
-        others = [waiting for waiting in self._requests if waiting not in batch]
-        self._requests = others + [waiting for waiting in batch if waiting.lines]
+                    lines.append(request.lines.popleft())
+                    room.take(request.client, cost)
+        batch = {request: lines for request, lines in batch.items() if lines}
+        others = [request for request in self._requests if request not in batch]
+        self._requests = others + [request for request in batch if request.lines]
         return batch, room.used
 
     async def _translate(self, batch: _Batch) -> None:
@@ -301,36 +306,36 @@ class TranslationQueue:
             translations = iter(await call)
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, _AbandonedError):
-                for waiting, lines in batch.items():
-                    await self._translate({waiting: lines})
+                for request, lines in batch.items():
+                    await self._translate({request: lines})
                 return
             if not isinstance(error, UserError | _AbandonedError):
                 console.logger.exception("a request could not be translated")
-            for waiting, lines in batch.items():
-                self.waiting -= len(lines)
-                self._drop(waiting)
-                if not waiting.answer.done():  # cancelled, or timed out
-                    waiting.answer.set_exception(error)
+            for request, lines in batch.items():
+                self.waiting_lines -= len(lines)
+                self._drop(request)
+                if not request.answer.done():  # cancelled, or timed out
+                    request.answer.set_exception(error)
             return
-        for waiting, lines in batch.items():
-            self.waiting -= len(lines)
-            self.translated += len(lines)
-            waiting.translations += islice(translations, len(lines))
-            if not (waiting.lines or waiting.answer.done()):
-                waiting.answer.set_result(waiting.translations)
+        for request, lines in batch.items():
+            self.waiting_lines -= len(lines)
+            self.translated_lines += len(lines)
+            request.translations += islice(translations, len(lines))
+            if not (request.lines or request.answer.done()):
+                request.answer.set_result(request.translations)
 
     def _search(self, batch: _Batch) -> list[Translation]:
         search = next(iter(batch)).search
         lines = list(chain(*batch.values()))
 
         def check() -> None:
-            if all(waiting.answer.cancelled() for waiting in batch):
+            if all(request.answer.cancelled() for request in batch):
                 raise _AbandonedError
 
         with cancellation.cancellable(check):
             return search.translator.translate(
                 _prepared(search, lines) or [line.text for line in lines],
-                text_only=all(waiting.search.text_only for waiting in batch),
+                text_only=all(request.search.text_only for request in batch),
                 **search.arguments(lines),
             )
 

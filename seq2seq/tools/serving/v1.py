@@ -47,7 +47,8 @@ def _served(kind: Kind) -> list[Item]:
 
 def _declared(item: Item) -> tuple[Any, Any]:
     """Return the type of a field of a request, and its default and description."""
-    bounds, kind = option_of(item).served, kind_of(item)
+    bounds = option_of(item).served
+    kind = kind_of(item)
     bounded = Annotated[kind, within(bounds)] if bounds else kind
     described = Field(item.default, description=option_of(item).description)
     return bounded if item.type is kind else bounded | None, described
@@ -133,9 +134,11 @@ def router(service: Service) -> APIRouter:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
         body = await service.read_json(request, TranslateLines)
-        texts, documents = requests.text_list(body.text), list[SourceDocument]()
+        texts = requests.text_list(body.text)
+        documents = list[SourceDocument]()
         if body.format is not None:
-            size, read = sum(map(len, texts)), requests.read_documents
+            size = sum(map(len, texts))
+            read = requests.read_documents
             documents = await service.work(request, size, read, texts, body.format)
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
@@ -143,9 +146,10 @@ def router(service: Service) -> APIRouter:
         terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
         size = terms + sum(map(len, body.forbidden))
         settings = await service.work(request, size, _settings, service.settings, body)
-        n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
-        model, beam_size = service.pairs[pair], body.beam_size
-        search = Search(model, beam_size, n_best, text_only, constrained, settings)
+        n_best = body.n_best or 1
+        is_constrained = body.constraints is not None
+        translator = service.pairs[pair]
+        search = Search(translator, body.beam_size, n_best, False, is_constrained, settings)
         service.check_size(client, search, lines, size)
         # The queue numbers lines within a batch, so that they are checked before.
         size += sum(line.characters for line in lines)

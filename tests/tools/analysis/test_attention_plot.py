@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq.inference.attention_map import map_figure
+from seq2seq.inference.attention_figure import map_figure
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures

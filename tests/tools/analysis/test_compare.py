@@ -347,16 +347,20 @@ def test_runs_trained_at_once_are_those_of_one_after_the_other(
 @pytest.mark.race
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_the_same_command_completes_runs_that_were_trained_at_once(number: int) -> None:
+def test_the_same_command_completes_runs_that_were_trained_at_once(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A child saves its state and ends, whether its parent could stop it or was killed."""
     list_variants(VARIANTS.partition("  greedy")[0])
     words = ["compare", "ladder.yaml", "--device", "cpu", "--seeds", "1", "--jobs", "2"]
     words += ["training.max_steps=40", "training.max_epochs=null", "training.log_every=1"]
     words += ["training.validate_every=40", "decoding.max_length=9"]
-    command = [sys.executable, "-m", "seq2seq", *words]
-    environment = project_environment()
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stderr=pipe, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "seq2seq", *words],
+        env=project_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stderr is not None
         waiting = {"none-seed1: step 5", "luong-seed1: step 5"}
         for line in process.stderr:
@@ -365,15 +369,14 @@ def test_the_same_command_completes_runs_that_were_trained_at_once(number: int) 
                 break
         process.send_signal(number)
         process.stderr.read()
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert ended.returncode == 0, ended.stderr
+    code = main(words)
+    errors = capsys.readouterr().err
+    assert code == 0, errors
     for name in ("none-seed1", "luong-seed1"):
         metrics = (Path("out") / name / METRICS).read_text("utf-8").splitlines()
         steps = [json.loads(line)["step"] for line in metrics if "train_loss" in line]
         assert sorted(set(steps)) == list(range(1, 41))
-        assert f"{name}: resumed at step" in ended.stderr or "is already trained" in ended.stderr
+        assert f"{name}: resumed at step" in errors or "is already trained" in errors
 
 
 Change = Callable[[], object]

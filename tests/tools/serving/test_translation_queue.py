@@ -104,7 +104,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def until_waiting(queue: TranslationQueue, lines: int) -> None:
     """Wait until the queue has accepted `lines` lines that are not yet translated."""
-    await until(lambda: queue.waiting == lines)
+    await until(lambda: queue.waiting_lines == lines)
 
 
 def test_waiting_requests_form_one_batch() -> None:
@@ -122,8 +122,8 @@ def test_waiting_requests_form_one_batch() -> None:
     texts, echo, queue = run(body)
     assert texts == [[f"A{n}", f"B{n}"] for n in range(5)]
     assert [len(batch) for batch in echo.batches] == [1, 10]
-    assert queue.translated == 11
-    assert queue.waiting == 0
+    assert queue.translated_lines == 11
+    assert queue.waiting_lines == 0
 
 
 def test_different_searches_are_different_batches() -> None:
@@ -235,7 +235,7 @@ def test_cancelled_requests_are_dropped() -> None:
 
     _, echo, queue = run(body)
     assert echo.batches == [["first"], ["d"]]
-    assert queue.waiting == 0
+    assert queue.waiting_lines == 0
 
 
 def test_a_request_that_takes_too_long_is_dropped() -> None:
@@ -248,7 +248,7 @@ def test_a_request_that_takes_too_long_is_dropped() -> None:
 
     _, echo, queue = run(body)
     assert echo.batches == [["first"]]
-    assert queue.waiting == 0
+    assert queue.waiting_lines == 0
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_failing_request_does_not_affect_others(
         kind
     ] * is_logged
     assert [answer_to_first[0].text, answer_to_third[0].text] == ["A", "C"]
-    assert queue.waiting == 0
+    assert queue.waiting_lines == 0
 
 
 def test_closing_translates_accepted_requests() -> None:
@@ -384,7 +384,9 @@ def test_clients_share_the_time_of_searches_however_their_characters_are_counted
     texts = [batch[0] for batch in echo.batches]
     shared = texts[: len(texts) - texts[::-1].index("cheap")]  # until all cheap lines are answered
     most = 2 * translation_queue.SHARE_CHARACTERS / translation_queue.LINE_CHARACTERS
-    lines = {text: sum(batch.count(text) for batch in echo.batches[: len(shared)]) for text in texts}
+    lines = {
+        text: sum(batch.count(text) for batch in echo.batches[: len(shared)]) for text in texts
+    }
     assert lines["cheap"] == 300
     assert abs(lines["dear"] - 300 / 9) <= most
 
@@ -415,4 +417,4 @@ def test_a_client_that_fills_the_queue_makes_room_for_another() -> None:
     assert (len(modest), len(accepted)) == (2, 4)
     assert isinstance(refused, HTTPException)
     assert refused.status_code == 503
-    assert queue.waiting == 0
+    assert queue.waiting_lines == 0

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference import attention_map, nbest
+from seq2seq.inference import attention_map, attention_table, nbest
+from seq2seq.inference.attention_figure import map_figure
 from seq2seq.inference.attention_map import AttentionMap, labels_of, word_weights
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures, files
@@ -99,7 +100,7 @@ def _figure(groups: Sequence[Group]) -> Any:
     """Return a figure with a row for each group of the same size, or all in a grid."""
     (size, *other_sizes) = {len(group) for group in groups}
     columns = None if size == 1 or other_sizes else size
-    return attention_map.map_figure([*chain.from_iterable(groups)], columns)
+    return map_figure([*chain.from_iterable(groups)], columns)
 
 
 def page(groups: Iterable[Group], model: str = "", percentages: bool = False) -> Iterator[str]:
@@ -108,9 +109,11 @@ def page(groups: Iterable[Group], model: str = "", percentages: bool = False) ->
     head, _, foot = template.partition("$sections")
     cells = "Point at a cell for its weight."
     if percentages:
-        cells = f"A number is a weight in percent; below {attention_map.SHOWN:.0%} a cell has none."
+        cells = (
+            f"A number is a weight in percent; below {attention_table.SHOWN:.0%} a cell has none."
+        )
     yield (
-        head.replace("$style", attention_map.style())
+        head.replace("$style", attention_table.style())
         .replace("$cells", cells)
         .replace("$model", escape(f" of {model}" if model else ""))
     )
@@ -120,7 +123,7 @@ def page(groups: Iterable[Group], model: str = "", percentages: bool = False) ->
             source, *texts = map(escape, attention.headings())
             yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
             yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
-            yield attention_map.heat_map(attention, percentages)
+            yield attention_table.heat_map(attention, percentages)
             yield "\n</section>\n"
         yield "</div>\n" if len(group) > 1 else ""
     yield foot

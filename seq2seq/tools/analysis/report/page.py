@@ -9,7 +9,8 @@ from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, dump_config, leaves
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
-from seq2seq.inference.attention_map import SCALE, AttentionMap, heat_map, style
+from seq2seq.inference.attention_map import AttentionMap
+from seq2seq.inference.attention_table import SCALE, heat_map, style
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
