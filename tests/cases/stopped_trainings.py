@@ -1,4 +1,4 @@
-"""Steps of a training, and trainings that are interrupted or killed."""
+"""Steps of a training, and trainings that are killed."""
 
 import os
 import signal
@@ -24,23 +24,6 @@ def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -
     session.progress.add(result.losses, result.skipped)
     session.progress.max_micro_batch_positions = result.max_micro_batch_positions
     return result.tokens
-
-
-def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train until SIGTERM is sent after a step, which saves the state and raises Interrupted."""
-    from seq2seq.training import loop
-    from seq2seq.training.step import StepResult, train_step
-
-    def interrupted(run: "TrainingSession", batches: Sequence["Batch"], rate: float) -> StepResult:
-        result = train_step(run, batches, rate)
-        if run.progress.step == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", interrupted)
-        with pytest.raises(loop.Interrupted):
-            loop.train(config, "cpu")
 
 
 def run_until_killed(act: Callable[[], object]) -> None:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -15,7 +16,8 @@ from torch import Tensor
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.padding import Batch
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS, snapshots
-from seq2seq.training.loop import train
+from seq2seq.training import loop
+from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
@@ -59,7 +61,7 @@ def log_of(run: Path) -> str:
     return (run / LOG).read_text(encoding="utf-8")
 
 
-def after_steps(number: int, act: Callable[[], None]) -> Callable[..., StepResult]:
+def after_steps(number: int, act: Callable[[], object]) -> Callable[..., StepResult]:
     """Return `train_step` with an action after the step of this number."""
     numbers = count(1)
 
@@ -84,6 +86,17 @@ def always(bleu: float) -> Callable[[TrainingSession], float]:
 
 def interrupt(number: int = signal.SIGTERM) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
+
+
+def stop_after(
+    steps: int, config: Config, signal_number: int = signal.SIGTERM, resume: bool = False
+) -> Interrupted:
+    """Start or resume a training that a signal stops after some steps; return what it raises."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "train_step", after_steps(steps, interrupt(signal_number)))
+        with pytest.raises(Interrupted) as stopped:
+            train(config, "cpu", resume=resume)
+    return stopped.value
 
 
 def assert_same_run(run: Path, expected: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_help_names_the_list_of_config_keys_if_they_can_be_overridden(
 
 
 def test_a_call_makes_the_parser_of_its_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of all others took longer than the rest of a call that is refused."""
+    """Making those of all others took longer than the rest of a call that is refused."""
     made_parsers = list[str]()
     make = Parser.__init__
 

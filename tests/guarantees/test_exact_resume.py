@@ -21,6 +21,7 @@ from cases.trainings import (
     log_of,
     state_of,
     steps_of,
+    stop_after,
     trained,
     validations,
 )
@@ -110,17 +111,13 @@ def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
 
 @one_quick("at", [1, 4, "end of an epoch", "last"], quick=1)
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
-    small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
+    small_corpus: Path, uninterrupted_run: Path, at: int | str
 ) -> None:
     steps = steps_of(uninterrupted_run)
     names = {"end of an epoch": steps // 2, "last": steps}
     stop = at if isinstance(at, int) else names[at]
     config = configured(small_corpus, *EVENTFUL)
-    with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_steps(stop, interrupt()))
-        with pytest.raises(Interrupted) as caught:
-            train(config, "cpu")
-    assert caught.value.signal_number == signal.SIGTERM
+    assert stop_after(stop, config).signal_number == signal.SIGTERM
     assert steps_of(config.run_dir) == stop
     assert f"Stopped at step {stop}, saved." in log_of(config.run_dir)
     train(config, "cpu", resume=True)
@@ -152,15 +149,12 @@ def test_an_interruption_after_the_last_step_is_not_lost(
 
 @pytest.mark.thorough
 def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
-    small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch
+    small_corpus: Path, uninterrupted_run: Path
 ) -> None:
     config = configured(small_corpus, *EVENTFUL)
     for turn in range(3):
-        with monkeypatch.context() as patched:
-            patched.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGINT)))
-            with pytest.raises(Interrupted) as caught:
-                train(config, "cpu", resume=turn > 0)
-        assert caught.value.signal_number == signal.SIGINT
+        stopped = stop_after(2, config, signal.SIGINT, resume=turn > 0)
+        assert stopped.signal_number == signal.SIGINT
         assert steps_of(config.run_dir) == 2 * turn + 2
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, uninterrupted_run)
@@ -205,10 +199,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     """The position is computed: no earlier batch is made, and no earlier epoch is ordered."""
     limits = ("training.batch_tokens=220", "training.validate_every=50", "training.max_epochs=9")
     config = configured(small_corpus, *limits)
-    with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_steps(20, interrupt()))
-        with pytest.raises(Interrupted):
-            train(config, "cpu")
+    stop_after(20, config)
     position = state_of(config.run_dir / LAST)[0]["progress"]
     assert position["epoch"] >= 1
     assert position["batch"] >= 1
@@ -228,9 +219,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(batches_module, "batch_of", noted_make)
     monkeypatch.setattr(training, "EpochOrder", noted_order)
     monkeypatch.setattr(stopping, "EpochOrder", noted_order)
-    monkeypatch.setattr(training, "train_step", after_steps(2, interrupt()))
-    with pytest.raises(Interrupted):
-        train(config, "cpu", resume=True)
+    stop_after(2, config, resume=True)
     run = prepare(config, CPU, OpenFolder(None, read_state(config.run_dir)))[0]
     batches = order(run.data.train, 220, config.seed, position["epoch"])
     assert made_batches == [[*map(int, rows)] for rows in batches[position["batch"] :][:2]]
@@ -288,13 +277,9 @@ def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     )
 
 
-def test_the_signal_handlers_are_restored(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_signal_handlers_are_restored(small_corpus: Path) -> None:
     handlers_before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    monkeypatch.setattr(training, "train_step", after_steps(1, interrupt()))
-    with pytest.raises(Interrupted):
-        trained(small_corpus)
+    stop_after(1, configured(small_corpus))
     assert [
         signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
     ] == handlers_before
@@ -307,10 +292,8 @@ def test_a_closed_terminal_stops_a_run_as_ctrl_c_does_unless_nohup_is_used(
         signal.SIGHUP, signal.SIG_DFL
     )  # the tests themselves may be under nohup
     try:
-        monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))
-        with pytest.raises(Interrupted) as caught:
-            trained(small_corpus)
-        assert caught.value.signal_number == signal.SIGHUP
+        stopped = stop_after(2, configured(small_corpus), signal.SIGHUP)
+        assert stopped.signal_number == signal.SIGHUP
         assert steps_of(small_corpus.parent / "run") == 2
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))

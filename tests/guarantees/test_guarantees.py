@@ -89,8 +89,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "links and files of other users are refused where a run writes": (
         "guarantees/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",
         "guarantees/test_foreign_files.py::test_files_of_another_user_are_refused",
-        "guarantees/test_hostile_files.py::test_resuming_refuses_links_that_it_would_write_to",
-        "guarantees/test_hostile_files.py::test_training_with_overwrite_does_not_write_through_links",
+        "guarantees/test_foreign_files.py::test_resuming_refuses_links_that_it_would_write_to",
+        "guarantees/test_foreign_files.py::test_training_with_overwrite_does_not_write_through_links",
     ),
     "a full disk, a read-only or vanished folder: one line, and the last checkpoint is intact": (
         "guarantees/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line",
@@ -174,7 +174,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "guarantees/test_hostile_files.py::test_a_hostile_file_in_a_run_folder_is_refused",
         "guarantees/test_hostile_files.py::test_pipes_devices_and_links_are_refused_without_blocking",
         "guarantees/test_hostile_files.py::test_a_sparse_file_of_a_terabyte_is_not_hashed",
-        "guarantees/test_hostile_files.py::test_training_with_overwrite_does_not_write_through_links",
+        "guarantees/test_foreign_files.py::test_training_with_overwrite_does_not_write_through_links",
         "guarantees/test_hostile_files.py::test_no_module_executes_what_it_reads",
     ),
     "no score outside of the package is imported or called because a file names it": (

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases.respelled_vocabulary import Respelled
-from cases.stopped_trainings import train_until
 from cases.toy_text import toy_pairs
+from cases.trainings import stop_after
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
@@ -40,13 +40,11 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_run_is_resumed_exactly(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, unit: str
-) -> None:
+def test_a_run_is_resumed_exactly(small_corpus: Path, unit: str) -> None:
     keys = (*UNITS[unit], "training.precision=bf16")
     complete = train(configured(small_corpus, "complete", *keys), "cpu")
     config = configured(small_corpus, "resumed", *keys)
-    train_until(config, 3, monkeypatch)
+    stop_after(3, config)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
     weights = [load_model(run, CPU).model.parameters() for run in (complete, resumed)]

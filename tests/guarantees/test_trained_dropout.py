@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cases.stopped_trainings import train_until
 from cases.tiers import one_quick
+from cases.trainings import stop_after
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS
@@ -22,10 +22,10 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
 
 
 @pytest.mark.thorough
-def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_dropout_resumes_exactly(small_corpus: Path) -> None:
     complete = train(configured(small_corpus, "complete", *WORDS), "cpu")
     config = configured(small_corpus, "resumed", *WORDS)
-    train_until(config, 2, monkeypatch)
+    stop_after(2, config)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
 

@@ -6,13 +6,13 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pytest
 from cases.tiers import one_quick
 from cases.toy_text import write_small_corpus
+from cases.trainings import after_steps
 
 from seq2seq.__main__ import main
 from seq2seq.runs.layout import (
@@ -76,21 +76,6 @@ def assert_same_state(run: Path, expected_run: Path) -> None:
     assert (run / BEST).read_bytes() == (expected_run / BEST).read_bytes()
     digests = [read_header(folder / LAST)[0]["tensors"] for folder in (run, expected_run)]
     assert digests[0] == digests[1]
-
-
-def after_steps(number: int, act: Callable[[], object]) -> Callable[..., object]:
-    """Return `train_step` with an action after that many steps."""
-    step = training.train_step
-    step_counter = [0]
-
-    def counted(*arguments: object) -> object:
-        result = step(*arguments)  # type: ignore[arg-type]
-        step_counter[0] += 1
-        if step_counter[0] == number:
-            act()
-        return result
-
-    return counted
 
 
 # ----------------------------------------------------------------------------------- power failure

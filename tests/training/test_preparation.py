@@ -11,13 +11,12 @@ import pytest
 import torch
 from cases.tiers import one_quick
 from cases.trainings import (
-    after_steps,
     always,
     assert_same_run,
     configured,
-    interrupt,
     log_of,
     state_of,
+    stop_after,
     trained,
     validations,
 )
@@ -35,9 +34,8 @@ from seq2seq.runs.run_folder import check_folder
 from seq2seq.runs.training_state import OpenFolder, read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
-from seq2seq.training import loop as training
 from seq2seq.training import stopping, validation
-from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.loop import train
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter
 
@@ -255,10 +253,7 @@ def test_resume_starts_a_run_in_an_absent_or_empty_folder(
         else:
             (config.run_dir / name).touch()
     for number in (2, 3):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "train_step", after_steps(number, interrupt()))
-            with pytest.raises(Interrupted):
-                train(config, "cpu", resume=True)
+        stop_after(number, config, resume=True)
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, complete)
     log = log_of(config.run_dir)

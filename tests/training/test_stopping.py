@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from cases.tiers import one_quick
 from cases.trainings import (
-    after_steps,
     always,
     configured,
     fingerprint,
-    interrupt,
     lines_of,
     log_of,
     state_of,
     steps_of,
+    stop_after,
     trained,
     validations,
 )
@@ -144,9 +143,7 @@ def test_a_plateau_decays_the_rate_and_resumes_exactly(
     assert "step 3: no improvement in 2 validations; the learning rate is now 0.2 of" in log_of(
         complete
     )
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "train_step", after_steps(4, interrupt()))
-        with pytest.raises(Interrupted):
-            trained(small_corpus, *settings, *often)
-    run = train(configured(small_corpus, *settings, *often), "cpu", resume=True)
+    config = configured(small_corpus, *settings, *often)
+    stop_after(4, config)
+    run = train(config, "cpu", resume=True)
     assert fingerprint(run) == fingerprint(complete)

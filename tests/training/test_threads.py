@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases.stopped_trainings import train_until
+from cases.trainings import stop_after
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
@@ -50,10 +50,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measure:
     return measure
 
 
-def interrupted(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+def interrupted(corpus: Path) -> Config:
     """Train half of a run; return its config."""
     config = load_config(corpus, ["training.max_steps=6"])
-    train_until(config, 3, monkeypatch)
+    stop_after(3, config)
     return config
 
 
@@ -94,7 +94,7 @@ def test_a_resumed_run_repeats_the_number(
     small_corpus: Path, measured: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = measured(1.0, 2.0)
-    config = interrupted(small_corpus, monkeypatch)
+    config = interrupted(small_corpus)
     assert recorded(config) == 1
     numbers.clear()
     monkeypatch.setattr(threads, "choose_threads", lambda _: pytest.fail("chosen again"))
@@ -108,7 +108,7 @@ def test_the_user_decides(
 ) -> None:
     numbers = measured(1.0, 2.0)
     monkeypatch.setenv(threads.VARIABLE, "2")
-    config = interrupted(small_corpus, monkeypatch)
+    config = interrupted(small_corpus)
     assert recorded(config) == 2
     torch.set_num_threads(1)
     train(config, "cpu", resume=True)
@@ -154,7 +154,7 @@ def test_a_forked_process_has_one_thread(
 ) -> None:
     """The threads of its parent do not exist in it: several would wait for ever."""
     numbers = measured(2.0, 1.0)
-    config = interrupted(small_corpus, monkeypatch)
+    config = interrupted(small_corpus)
     assert recorded(config) == 2
     numbers.clear()
     monkeypatch.setattr("seq2seq.runtime.device._is_forked", True)
