@@ -238,12 +238,14 @@ class TranslationQueue:
     def _enter(self, client: Hashable) -> None:
         """Let a client that did not wait be the next one, unless it has used much before."""
         waiting = {request.client for request in self._requests}
-        if client not in waiting:
-            least = min((self._used[other] for other in waiting), default=0) - SHARE_CHARACTERS
-            self._used[client] = max(self._used.get(client, least), least)
-            for other in self._used.keys() - waiting - self._searched - {client}:
-                if self._used[other] <= least or not waiting:
-                    del self._used[other]
+        if client in waiting:
+            return
+        others = (waiting | self._searched) - {client}
+        least = min((self._used[other] for other in others), default=0) - SHARE_CHARACTERS
+        self._used[client] = max(self._used.get(client, least), least)
+        for other in self._used.keys() - others - {client}:
+            if self._used[other] <= least or not others:
+                del self._used[other]
 
     def _drop(self, waiting: _Waiting) -> None:
         """Remove a request that needs no more lines; no effect on a finished one."""
@@ -324,7 +326,7 @@ class TranslationQueue:
         lines = list(chain(*batch.values()))
 
         def check() -> None:
-            if all(waiting.answer.cancelled() for waiting in batch):
+            if all(waiting.answer.done() for waiting in batch):  # cancelled or refused
                 raise _AbandonedError
 
         with cancellation.cancellable(check):
