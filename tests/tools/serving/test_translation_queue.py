@@ -430,7 +430,7 @@ def test_a_batch_of_requests_that_were_refused_is_given_up() -> None:
         echo.open.set()
         return await asyncio.gather(greedy, modest, return_exceptions=True)
 
-    (refused, translations), echo, _ = run(body, max_lines=9)
+    (refused, translations), _, _ = run(body, max_lines=9)
     assert isinstance(refused, HTTPException)
     assert len(translations) == 1
 
