@@ -91,6 +91,29 @@ def identity_body() -> onnx.GraphProto:
     )
 
 
+def shortened(kind: int) -> list[onnx.NodeProto]:
+    """Return operators that make a large shape of the difference to a number of another type."""
+    return [
+        helper.make_node("Cast", ["large"], ["short"], to=kind),
+        helper.make_node("Cast", ["short"], ["number"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["number", "minus"], ["negative"]),
+        helper.make_node("Add", ["negative", "rest"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+    ]
+
+
+LARGE = {"large": np.array([1 << 30]), "minus": np.array([-1]), "rest": np.array([(1 << 30) + 1])}
+
+
+def twice(kind: str, inputs: list[str], other: str = "value") -> onnx.NodeProto:
+    """Return an operator with two values."""
+    value = numpy_helper.from_array(np.array([1]))
+    node = helper.make_node(kind, inputs, ["x"], value=value)
+    second = value if other == "value" else [1 << 30]
+    node.attribute.append(helper.make_attribute(other, second))
+    return node
+
+
 HUGE = np.array([1 << 31, 1 << 31])
 CHANGES: dict[str, Callable[[ModelProto], object]] = {
     "external weights": external,
@@ -188,6 +211,97 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
         one=np.array([1]),
         two=np.array([2]),
     ),
+    "a shape read backwards": insert(
+        helper.make_node("Slice", ["numbers", "last", "first", "axis", "step"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        numbers=np.array([0, 1, 1 << 30]),
+        last=np.array([2]),
+        first=np.array([0]),
+        axis=np.array([0]),
+        step=np.array([-1]),
+    ),
+    "a sum beyond 32 bits": insert(
+        helper.make_node("Add", ["least", "minus"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["number"], to=TensorProto.INT64),
+        helper.make_node("Add", ["number", "rest"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        least=np.array([-(1 << 31)], np.int32),
+        minus=np.array([-1], np.int32),
+        rest=np.array([(1 << 31) + 2]),
+    ),
+    "a number as a truth value": insert(*shortened(TensorProto.BOOL), **LARGE),
+    "the lowest bits of a number": insert(*shortened(TensorProto.UINT8), **LARGE),
+    "a number as a float": insert(
+        helper.make_node("Add", ["large", "small"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["number"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["number", "minus"], ["negative"]),
+        helper.make_node("Add", ["negative", "rest"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        large=np.array([2.0**60], np.float32),
+        small=np.array([2.0**30], np.float32),
+        minus=np.array([-1]),
+        rest=np.array([(1 << 60) + (1 << 30) + 1]),
+    ),
+    "a number beyond 64 bits": insert(
+        helper.make_node("Shape", ["src"], ["sizes"]),
+        helper.make_node("Mul", ["sizes", "many"], ["y"]),
+        helper.make_node("Mul", ["y", "sizes"], ["product"]),
+        helper.make_node("Div", ["product", "product"], ["one"]),
+        helper.make_node("ConstantOfShape", ["one"], ["x"]),
+        many=np.array([1 << 40]),
+    ),
+    "the first of no entries": insert(
+        helper.make_node("Slice", ["src", "many", "end", "axis"], ["late"]),
+        helper.make_node("Slice", ["late", "zero", "one", "axis"], ["first"]),
+        helper.make_node("Shape", ["first"], ["sizes"]),
+        helper.make_node("Slice", ["sizes", "one", "two"], ["size"]),
+        helper.make_node("Mul", ["size", "negative"], ["y"]),
+        helper.make_node("Add", ["y", "rest"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        many=np.array([40]),
+        end=np.array([1 << 62]),
+        axis=np.array([1]),
+        zero=np.array([0]),
+        one=np.array([1]),
+        two=np.array([2]),
+        negative=np.array([-(1 << 30)]),
+        rest=np.array([(1 << 30) + 1]),
+    ),
+    "no entries joined with one": insert(
+        helper.make_node("Slice", ["src_lengths", "one", "end"], ["late"]),
+        helper.make_node("Add", ["late", "src_lengths"], ["sum"]),
+        helper.make_node("Shape", ["sum"], ["size"]),
+        helper.make_node("Shape", ["src_lengths"], ["batch"]),
+        helper.make_node("Div", ["size", "batch"], ["quotient"]),
+        helper.make_node("Mul", ["quotient", "negative"], ["y"]),
+        helper.make_node("Add", ["y", "rest"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]),
+        one=np.array([1]),
+        end=np.array([1 << 62]),
+        negative=np.array([-(1 << 30)]),
+        rest=np.array([(1 << 30) + 1]),
+    ),
+    "least integer over -1": insert(
+        helper.make_node("Div", ["least", "minus"], ["x"]),
+        least=np.array([-(1 << 63)]),
+        minus=np.array([-1]),
+    ),
+    "remainder of integers by unknown ones": insert(
+        helper.make_node("Mod", ["least", "divisors"], ["x"]),
+        least=np.array([-(1 << 31)], np.int32),
+        divisors=np.array([-1], np.int32),
+    ),
+    "weights in place of an input": lambda model: model.graph.initializer.append(
+        numpy_helper.from_array(np.array([1]), model.graph.input[0].name)
+    ),
+    "two weights of one name": lambda model: model.graph.initializer.append(
+        model.graph.initializer[0]
+    ),
+    "two results of one name": insert(
+        *(helper.make_node("Identity", ["one"], ["x"]) for _ in range(2)), one=np.ones(1)
+    ),
+    "an attribute twice": insert(twice("ConstantOfShape", ["one"]), one=np.array([1])),
+    "a constant of two values": insert(twice("Constant", [], "value_ints")),
     "texts": insert(helper.make_node("Cast", ["one"], ["x"], to=8), one=np.ones(1, np.float32)),
     "beyond all numbers": insert(
         *(helper.make_node("Tile", [f"x{n}", "many"], [f"x{n + 1}"]) for n in range(2000)),

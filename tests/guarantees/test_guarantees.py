@@ -258,6 +258,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tools/serving/test_forms.py::test_work_is_in_proportion_to_the_size_or_bounded",
         "tools/serving/test_forms.py::test_forms_without_a_token_keep_no_one_from_translating",
         "tools/commands/test_serve.py::test_accepted_requests_complete_after_a_signal",
+        "tools/commands/test_serve.py::test_a_search_that_does_not_end_is_ended_after_a_signal",
     ),
     "a server is reached only from this machine, and its page executes no text": (
         "tools/serving/test_access.py::test_another_host_name_is_refused",

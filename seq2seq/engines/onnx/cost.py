@@ -1,13 +1,20 @@
 """Infer the sizes of all values of a graph and the work of its operators before it is computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, TensorProto
 
 from seq2seq.engines.onnx.graph import attribute, bodies
 from seq2seq.engines.onnx.size import NAMED, Size, SizeError, product
-from seq2seq.engines.onnx.size_rules import RULES, Value, sizes_of_letters, tensor_value
+from seq2seq.engines.onnx.size_rules import (
+    RULES,
+    Value,
+    check_division,
+    kinds_of,
+    sizes_of_letters,
+    tensor_value,
+)
 
 _MAX_RANK = 8
 _ENTRY_WORK = 4  # of an operator that is no product, by entry; the work of a product is 1
@@ -54,8 +61,10 @@ def infer(graph: GraphProto, inputs: Mapping[str, Value]) -> tuple[dict[str, Val
     """
     cost = Cost()
     values = dict(inputs)
+    _check_new(values, [tensor.name for tensor in graph.initializer])
     values |= {tensor.name: tensor_value(tensor) for tensor in graph.initializer}
     for node in graph.node:
+        _check_new(values, node.output)
         read = [values[name] if name else _ABSENT for name in node.input]
         if node.op_type == LOOP:
             results, body = _loop(node, values)
@@ -68,16 +77,32 @@ def infer(graph: GraphProto, inputs: Mapping[str, Value]) -> tuple[dict[str, Val
     return values, cost
 
 
+def _check_new(values: Mapping[str, Value], names: Iterable[str]) -> None:
+    """Raise SizeError for the names of values that others have: which one is meant is unclear."""
+    given = [name for name in names if name]
+    if len({*given}) < len(given) or not values.keys().isdisjoint(given):
+        raise SizeError("has two values of one name")
+
+
 def _results(node: NodeProto, read: Sequence[Value]) -> list[Value]:
     """Return the results of an operator by its rule; raises SizeError."""
     if node.op_type == "Constant":
+        if [item.name for item in node.attribute] != ["value"]:
+            raise SizeError("has a constant of another kind than models have")
         return [tensor_value(attribute(node, "value"))]
     if node.op_type not in RULES:
         raise SizeError(f"has the operator {node.op_type!a:.80}, which no exported model has")
+    if node.op_type in ("Div", "Mod"):
+        check_division(node, read)
     results = RULES[node.op_type](node, read)
     if max(len(value.dims) for value in results) > _MAX_RANK:
         raise SizeError(f"has a value of more than {_MAX_RANK} dimensions")
-    return results
+    return list(map(_typed, results, kinds_of(node, read)))
+
+
+def _typed(value: Value, kind: int) -> Value:
+    """Return a value of a type, of which entries are known if they are 64-bit integers."""
+    return Value(value.dims, value.content if kind == TensorProto.INT64 else None, kind)
 
 
 def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Cost]:
@@ -89,7 +114,8 @@ def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Co
         raise SizeError("has a loop of another kind than models have")
     if attribute(node, "num_scan_inputs") != 1 or count != NAMED["source"]:
         raise SizeError("has a loop over something else than the tokens of a source")
-    parts = [*(Value(state.dims) for state in states), Value(tuple(entry))]
+    parts = [*(state._replace(content=None) for state in states)]
+    parts.append(Value(tuple(entry), kind=scanned.kind))
     names = (value.name for value in body.input)
     inner, cost = infer(body, {**values, **dict(zip(names, parts, strict=True))})
     results = [inner[value.name] for value in body.output]
@@ -97,4 +123,5 @@ def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Co
     collected = results[len(states) :]
     if [value.dims for value in after] != [value.dims for value in states]:
         raise SizeError("has a loop whose state changes its size")
-    return [*after, *(Value((count, *value.dims)) for value in collected)], cost
+    ends = [value._replace(content=None) for value in after]
+    return [*ends, *(Value((count, *value.dims), kind=value.kind) for value in collected)], cost

@@ -9,22 +9,35 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
 
 from seq2seq.engines.onnx.graph import attribute
-from seq2seq.engines.onnx.size import ONE, UNKNOWN, Dims, Size, SizeError, product
+from seq2seq.engines.onnx.size import (
+    MAX_ROWS,
+    ONE,
+    UNKNOWN,
+    Dims,
+    InputSizes,
+    Size,
+    SizeError,
+    product,
+)
 
 _MAX_CONTENT = 64  # entries of a value that sizes are computed from
 _ALL = (1 << 31) - 1  # from this end on, a slice of an axis has all entries to the last
-_NUMBERS = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
+_LARGEST = InputSizes(MAX_ROWS, MAX_ROWS, 1 << 20)  # of all inputs
+_MAX_ENTRY = 1 << 62
 
 
 class Value(NamedTuple):
-    """Dimensions of a value, and its entries if they are few, whole and known."""
+    """Dimensions of a value, its entries if they are few and known, and its type.
+
+    Entries are known of 64-bit integers alone: other types would round, or overflow.
+    """
 
     dims: Dims
     content: Dims | None = None
+    kind: int = TensorProto.UNDEFINED
 
     @property
     def size(self) -> Size:
@@ -53,13 +66,12 @@ def _with_usable_content(value: Value) -> Value:
 def tensor_value(tensor: TensorProto) -> Value:
     """Return the size of a weight, whose bytes have been compared with it, and small contents."""
     dims = tuple(map(Size, tensor.dims))
+    kind = tensor.data_type
     count = math.prod(tensor.dims)
-    if count > _MAX_CONTENT or len(dims) > 1 or tensor.data_type not in _NUMBERS:
-        return Value(dims)
+    if count > _MAX_CONTENT or len(dims) > 1 or kind != TensorProto.INT64:
+        return Value(dims, kind=kind)
     array = numpy_helper.to_array(tensor).reshape(-1)
-    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
-        return Value(dims)
-    return Value(dims, tuple(Size(int(entry)) for entry in array))
+    return Value(dims, tuple(Size(int(entry)) for entry in array), kind)
 
 
 Rule = Callable[[NodeProto, Sequence[Value]], list[Value]]
@@ -77,8 +89,8 @@ def _broadcast_size(sizes: Sequence[Size]) -> Size:
     wide = [size for size in sizes if size != ONE]
     if not all(size.same(wide[0]) for size in wide):
         raise SizeError("has values whose sizes do not fit together")
-    exact = [size for size in wide if size.is_exact]
-    return next(iter([*exact, *wide]), ONE)
+    bounds = [size for size in wide if not size.is_exact]  # one of no entries has none joined
+    return next(iter([*bounds, *wide]), ONE)
 
 
 def _axis(number: int, rank: int) -> int:
@@ -115,10 +127,13 @@ def _computed(kind: str, contents: Sequence[Dims | None]) -> Dims | None:
         entries = tuple(operation(*pair) for pair in zip(first, second, strict=True))
     except SizeError:
         return None
-    is_known = all(
-        entry.is_exact and (entry.factor > 0 or not any(entry.powers)) for entry in entries
-    )
-    return entries if is_known else None
+    return entries if all(map(_is_computed, entries)) else None
+
+
+def _is_computed(entry: Size) -> bool:
+    """Return whether 64 bits hold an entry for inputs of all sizes."""
+    grows = entry.factor > 0 or not any(entry.powers)
+    return entry.is_exact and grows and abs(entry.at(_LARGEST)) <= _MAX_ENTRY
 
 
 def _like_first(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
@@ -194,8 +209,8 @@ def _slice(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     for start, end, number, step in zip(starts, ends, axes, steps, strict=True):
         axis = _axis(number, rank)
         dims[axis] = _sliced(source.dims[axis], start, end, step)
-        if content is not None and end.number is not None:
-            content = content[slice(start, end.number if step > 0 else None, step)]
+        if content is not None and end.number is not None and step > 0:
+            content = content[slice(start, end.number, step)]
         else:
             content = None
     return [Value(tuple(dims), content)]
@@ -219,7 +234,7 @@ def _sliced(size: Size, start: int, end: Size, step: int) -> Size:
         return size.bound() if counts_from_last else end.bound()
     is_at_least_1 = size.offset >= 0  # as the sizes of inputs are
     if end_number == 1 and size.number is None and is_at_least_1:
-        return ONE
+        return ONE if size.is_exact else ONE.bound()
     if end_number == -1 and is_at_least_1:
         return size.plus(Size(-1))
     return size if end_number >= _ALL else size.bound()
@@ -411,6 +426,43 @@ def sizes_of_letters(node: NodeProto, inputs: Sequence[Value]) -> dict[str, Size
     if not arrow or not "".join(sizes).isalpha():
         raise SizeError("has an equation that no model has")
     return sizes
+
+
+_BOOLEAN = "Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor Not IsNaN IsInf"
+_FIXED_KINDS = {
+    **dict.fromkeys(_BOOLEAN.split(), TensorProto.BOOL),
+    **dict.fromkeys(("Shape", "Size", "ArgMax", "ArgMin"), TensorProto.INT64),
+    "MatMulInteger": TensorProto.INT32,
+    "MatMulIntegerToFloat": TensorProto.FLOAT,
+}
+_KIND_GIVEN_BY = {"Where": 1, "DequantizeLinear": 1, "QuantizeLinear": 2}  # another than the first
+_FLOATING = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+
+
+def kinds_of(node: NodeProto, inputs: Sequence[Value]) -> list[int]:
+    """Return the types of an operator's results."""
+    kind = node.op_type
+    place = _KIND_GIVEN_BY.get(kind, 0)
+    first = inputs[place].kind if place < len(inputs) else TensorProto.UINT8  # of QuantizeLinear
+    if kind == "ConstantOfShape":
+        tensor = attribute(node, "value")
+        first = TensorProto.FLOAT if tensor is None else tensor.data_type
+    elif kind == "Cast":
+        first = attribute(node, "to")
+    else:
+        first = _FIXED_KINDS.get(kind, first)
+    return [first, *(TensorProto.INT64 if kind == "TopK" else first for _ in node.output[1:])]
+
+
+def check_division(node: NodeProto, inputs: Sequence[Value]) -> None:
+    """Raise SizeError for integers over -1 or 0, by which a processor cannot divide all of them."""
+    dividend, divisor = inputs
+    if dividend.kind in _FLOATING:
+        return
+    for size in divisor.content or (Size(0),):
+        smallest = size.at(InputSizes(1, 1, 1)) if size.number is None else abs(size.number)
+        if smallest == 0 or size.number == -1:
+            raise SizeError(f"has the operator {node.op_type} of integers over an unknown one")
 
 
 _BY_ENTRY = (

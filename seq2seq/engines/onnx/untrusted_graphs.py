@@ -114,6 +114,8 @@ def _check_node(node: NodeProto, in_loop: bool) -> None:
         raise GraphError(f"has the operator {kind!a:.80}, which no exported model has")
     if any(item.graphs or item.HasField("sparse_tensor") for item in node.attribute):
         raise GraphError("has operators of operators or sparse weights")
+    if len({item.name for item in node.attribute}) < len(node.attribute):
+        raise GraphError(f"has an attribute of the operator {kind!a:.80} twice")
 
 
 class _Share(NamedTuple):
@@ -155,11 +157,15 @@ def _fits(size: Size, declared: int | str) -> bool:
     return size == (NAMED.get(declared) if isinstance(declared, str) else Size(declared))
 
 
+def _declared_size(dim: int | str) -> Size:
+    return NAMED[dim] if isinstance(dim, str) else Size(dim)
+
+
 def _inferred(graph: GraphProto) -> tuple[dict[str, Value], Cost]:
     try:
         inputs = {
-            name: Value(tuple(NAMED[dim] if isinstance(dim, str) else Size(dim) for dim in dims))
-            for name, (_, dims) in _declared(graph.input).items()
+            name: Value(tuple(map(_declared_size, dims)), kind=kind)
+            for name, (kind, dims) in _declared(graph.input).items()
         }
         return infer(graph, inputs)
     except SizeError as error:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
+from seq2seq.runtime import console
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.tools.serving import libretranslate, page, v1
 from seq2seq.tools.serving.access import HANDLED, HEADERS, Access, Guard, error_response, on_error
@@ -38,6 +40,8 @@ _CLOSED_TOGETHER = 20  # part of the connections, so that the longest waits are 
 _OTHER_FILES = 200  # besides connections
 _LAST_BODIES = 1.0  # seconds for bodies that are still arriving at a shutdown
 _TO_CLOSE = 0.1  # of the time of a request, for what a shutdown has cancelled to end
+_TO_EXIT = 0.05  # likewise, for the process to end
+_TO_LOG = 0.5  # seconds for the last line of the log
 _DESCRIPTION = (
     "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
     "translation equals the one that `seq2seq translate` prints."
@@ -192,12 +196,57 @@ class Connection(H11Protocol):
             self.loop.call_later(_PROBE, self._probe)
 
 
+class _Deadline:
+    """End of the process some seconds after a signal, whatever it computes then.
+
+    A thread of its own waits: neither a search that is not cancelled nor an event loop that has no
+    time delays it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._is_signalled: SimpleQueue[bool] = SimpleQueue()  # which a handler may write to
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch for a signal until the end of the block."""
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._is_signalled.put(False)
+
+    def begin(self) -> None:
+        """Let the seconds begin."""
+        self._is_signalled.put(True)
+
+    def _watch(self) -> None:
+        if not self._is_signalled.get():
+            return
+        latest = time.monotonic() + self._seconds
+        try:
+            while self._is_signalled.get(timeout=max(0.0, latest - time.monotonic())):
+                pass
+        except Empty:
+            text = "stopped by --timeout: not all accepted requests have been answered"
+            writer = threading.Thread(target=console.logger.error, args=(text,), daemon=True)
+            writer.start()
+            writer.join(_TO_LOG)  # the log may be a pipe that is not read
+            os._exit(1)
+
+
 class _Server(uvicorn.Server):
     """Server that a signal stops, and that then returns instead of raising the signal again."""
 
-    def __init__(self, config: uvicorn.Config, app: Guard) -> None:
+    def __init__(self, config: uvicorn.Config, app: Guard, longest_shutdown: float) -> None:
         super().__init__(config)
         self._app = app
+        self._deadline = _Deadline(longest_shutdown)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until a signal, and for a limited time after it."""
+        with self._deadline.watched():
+            super().run(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -218,6 +267,7 @@ class _Server(uvicorn.Server):
         """Stop accepting requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+        self._deadline.begin()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what has been accepted, or cancel it, then stop the application."""
@@ -266,4 +316,4 @@ def server_for(app: Guard, longest_request: float) -> uvicorn.Server:
         timeout_keep_alive=round(IDLE),
         timeout_graceful_shutdown=max(1, int(longest_request * (1 - _TO_CLOSE))),
     )
-    return _Server(config, app)
+    return _Server(config, app, longest_request * (1 - _TO_EXIT))

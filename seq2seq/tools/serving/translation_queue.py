@@ -244,10 +244,11 @@ class TranslationQueue:
         queued = {request.client for request in self._requests}
         if client in queued:
             return
-        least = min((self._used[other] for other in queued), default=0) - SHARE_CHARACTERS
+        others = (queued | self._searched) - {client}
+        least = min((self._used[other] for other in others), default=0) - SHARE_CHARACTERS
         self._used[client] = max(self._used.get(client, least), least)
-        for other in self._used.keys() - queued - self._searched - {client}:
-            if self._used[other] <= least or not queued:
+        for other in self._used.keys() - others - {client}:
+            if self._used[other] <= least or not others:
                 del self._used[other]  # it would enter as a new client does
 
     def _drop(self, request: _QueuedRequest) -> None:
@@ -329,7 +330,7 @@ class TranslationQueue:
         lines = list(chain(*batch.values()))
 
         def check() -> None:
-            if all(request.answer.cancelled() for request in batch):
+            if all(request.answer.done() for request in batch):  # cancelled or refused
                 raise _AbandonedError
 
         with cancellation.cancellable(check):

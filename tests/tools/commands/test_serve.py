@@ -152,6 +152,22 @@ def test_a_second_interruption_stops_at_once(gate: Gate, tiny_runs: dict[str, Pa
         assert [reply.status for reply in replies] in ([], [503])
 
 
+def test_a_search_that_does_not_end_is_ended_after_a_signal(
+    gate: Gate, tiny_runs: dict[str, Path]
+) -> None:
+    program = gate.program()
+    program[1] = program[1].replace("check_cancelled()", "pass")
+    run = str(tiny_runs["luong"])
+    with process("-m", run, "--timeout", "1", program=program) as (started, served):
+        with asking(served, {"text": "ba."}):
+            gate.wait(started)
+            started.send_signal(signal.SIGTERM)
+            _, err = started.communicate(timeout=600)
+        assert started.returncode == 1
+        last = "seq2seq: error: stopped by --timeout: not all accepted requests have been answered"
+        assert err.splitlines()[-1] in (last, last.removeprefix("seq2seq: error: "))
+
+
 def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
     """Copy a run with other languages in its config."""
     shutil.copytree(run, folder)

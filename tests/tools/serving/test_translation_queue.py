@@ -391,6 +391,50 @@ def test_clients_share_the_time_of_searches_however_their_characters_are_counted
     assert abs(lines["dear"] - 300 / 9) <= most
 
 
+def test_a_client_that_was_alone_is_not_behind_one_that_comes_later() -> None:
+    """What it has used before counts for the other one, too."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        for _ in range(20):
+            await queue.translate(search(echo), lines_of(*["early"] * 100), 60, "old")
+        echo.open.clear()
+        echo.started.clear()
+        request = queue.translate(search(echo, 2), lines_of("first"), 60, "old")
+        tasks = [asyncio.create_task(request)]
+        await asyncio.to_thread(echo.started.wait)
+        for client, rank, count in (("new", 1, 300), ("old", 2, 1)):
+            lines = lines_of(*[client] * count)
+            tasks.append(
+                asyncio.create_task(queue.translate(search(echo, rank), lines, 60, client))
+            )
+            await until_waiting(queue, 1 + 300 + (client == "old"))
+        echo.open.set()
+        await asyncio.gather(*tasks)
+
+    _, echo, _ = run(body)
+    texts = [batch[0] for batch in echo.batches]
+    assert texts[-1] == "new"
+    assert texts.index("old") - texts.index("first") <= 4
+
+
+def test_a_batch_of_requests_that_were_refused_is_given_up() -> None:
+    """A request in a batch makes room for another client."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
+        echo.open.clear()
+        lines = lines_of(*["a" * translation_queue.BATCH_CHARACTERS] * 9)
+        greedy = asyncio.create_task(queue.translate(search(echo), lines, 60, "greedy"))
+        await asyncio.to_thread(echo.started.wait)
+        modest = asyncio.create_task(queue.translate(search(echo), lines_of("x"), 60, "modest"))
+        await until(lambda: len(echo.batches) == 2)
+        echo.open.set()
+        return await asyncio.gather(greedy, modest, return_exceptions=True)
+
+    (refused, translations), _, _ = run(body, max_lines=9)
+    assert isinstance(refused, HTTPException)
+    assert len(translations) == 1
+
+
 def test_a_batch_of_blank_lines_costs_nothing() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> list[Translation]:
         return await queue.translate(search(echo), lines_of("", ""), 60)
