@@ -205,6 +205,8 @@ class _Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        limit = argument("timeout")  # spelled as the thread that begins spells it
+        self._text = f"stopped by {limit}: not all accepted requests have been answered"
         self._is_signalled: SimpleQueue[bool] = SimpleQueue()  # which a handler may write to
 
     @contextmanager
@@ -228,8 +230,7 @@ class _Deadline:
             while self._is_signalled.get(timeout=max(0.0, latest - time.monotonic())):
                 pass
         except Empty:
-            text = "stopped by --timeout: not all accepted requests have been answered"
-            writer = threading.Thread(target=console.logger.error, args=(text,), daemon=True)
+            writer = threading.Thread(target=console.logger.error, args=(self._text,), daemon=True)
             writer.start()
             writer.join(_TO_LOG)  # the log may be a pipe that is not read
             os._exit(1)
@@ -246,7 +247,7 @@ class _Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until a signal, and for a limited time after it."""
         with self._deadline.watched():
-            super().run(sockets)
+            super().run(sockets=sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -392,7 +392,7 @@ def test_clients_share_the_time_of_searches_however_their_characters_are_counted
 
 
 def test_a_client_that_was_alone_is_not_behind_one_that_comes_later() -> None:
-    """What it has used before counts for the other one, too."""
+    """Begin for a new client where the other one is, whatever that has used."""
 
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         for _ in range(20):
