@@ -1,10 +1,13 @@
-"""Calls of the command line in this process, and their outcome."""
+"""Calls of the command line, in this process or in one that a signal ends, and their outcome."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import pytest
 
+from cases.environment import project_environment
 from seq2seq.__main__ import main
 
 
@@ -53,3 +56,24 @@ def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     return out
+
+
+def signalled(words: list[str], steps: Collection[str], number: int) -> str:
+    """Send a signal to a command once it has reported these steps; return its messages from then.
+
+    They end when its children have ended, which have its stderr, too.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "seq2seq", *words],
+        env=project_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        missing = set(steps)
+        for line in process.stderr:
+            missing.discard(line.partition(",")[0])
+            if not missing:
+                break
+        process.send_signal(number)
+        return process.stderr.read()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from cases.environment import project_environment
+from cases.commands import signalled
 from cases.tiers import one_quick
 from cases.toy_text import write_small_corpus
 
@@ -355,20 +355,7 @@ def test_the_same_command_completes_runs_that_were_trained_at_once(
     words = ["compare", "ladder.yaml", "--device", "cpu", "--seeds", "1", "--jobs", "2"]
     words += ["training.max_steps=40", "training.max_epochs=null", "training.log_every=1"]
     words += ["training.validate_every=40", "decoding.max_length=9"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", *words],
-        env=project_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        waiting = {"none-seed1: step 5", "luong-seed1: step 5"}
-        for line in process.stderr:
-            waiting.discard(line.partition(",")[0])
-            if not waiting:
-                break
-        process.send_signal(number)
-        process.stderr.read()
+    signalled(words, ("none-seed1: step 5", "luong-seed1: step 5"), number)
     code = main(words)
     errors = capsys.readouterr().err
     assert code == 0, errors

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases.commands import signalled
 from cases.environment import project_environment
 from cases.fake_commands import FakeCommands
 from cases.tiers import one_quick
@@ -313,17 +314,6 @@ def test_children_end_with_a_killed_parent(small_corpus: Path) -> None:
     """A training of a killed call saves its state and ends, although no signal reached it."""
     words = ["distill-train", str(small_corpus), "--device", "cpu"]
     words += ["training.max_epochs=100000", "training.log_every=1"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "seq2seq", *words],
-        env=project_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("step 3,"):
-                break
-        process.send_signal(signal.SIGKILL)
-        messages = process.stderr.read()  # ends when the child, which has this pipe too, has ended
+    messages = signalled(words, ("step 3",), signal.SIGKILL)
     assert "saved." in messages
     assert (run_of(small_corpus) / "distillation" / "plain" / "last.safetensors").exists()
