@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
+    """Accept a beam size."""
     add_option(parser, item_of(Decoding, "beam_size"))
 
 

@@ -101,7 +101,7 @@ class _Side:
 
     @cached_property
     def abbreviations(self) -> list[str]:
-        """Return them without their full stop."""
+        """Return the words that nearly always have a full stop, without it."""
         return find_abbreviations(self.lines)
 
     def final_marks(self, least: float) -> str:
@@ -134,9 +134,9 @@ class _TrainingText:
             frozenset(self.src.abbreviations), further_marks=self.src.further_marks
         )
 
-    def have(self, lines: Iterable[object]) -> bool:
-        """Return whether so many of the lines are true that the text has what they have."""
-        return sum(map(bool, lines)) > self.least
+    def have(self, properties: Iterable[object]) -> bool:
+        """Return whether more than HARDLY of the lines have a property, given for each."""
+        return sum(map(bool, properties)) > self.least
 
 
 def _with_tags(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
