@@ -92,7 +92,8 @@ def router(service: Service) -> APIRouter:
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
         join = partial(requests.translated_documents, language=pair.tgt, n_best=n_best)
-        answers = await service.work(request, size * n_best, join, documents, translations)
+        answered = n_best * max(size, requests.work_of(lines))
+        answers = await service.work(request, answered, join, documents, translations)
         detected = await service.work(request, size, _detected, service, body, pair.src)
         return JSONResponse(_answer(body, answers, detected))
 

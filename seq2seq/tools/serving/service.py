@@ -206,12 +206,18 @@ class Worker:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
-    async def run(self, client: Hashable, call: Callable[..., Item], *arguments: Any) -> Item:
-        """Return what a call returns, which the event loop does not wait for."""
+    async def run(self, request: Request, call: Callable[..., Item], *arguments: Any) -> Item:
+        """Return what a call returns, which the event loop does not wait for.
+
+        Raises HTTPException if the client of the request has left before its turn.
+        """
+        client = sharer_of(request)
         turn = self._turns.setdefault(client, asyncio.Lock())
         self._users[client] += 1
         try:
             async with turn:
+                if await request.is_disconnected():
+                    raise HTTPException(*_GONE)
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._thread, partial(call, *arguments))
         finally:
@@ -253,7 +259,7 @@ class Service:
         """
         if size <= _SMALL:
             return call(*arguments)
-        return await self.worker.run(sharer_of(request), call, *arguments)
+        return await self.worker.run(request, call, *arguments)
 
     async def read_json(self, request: Request, model: type[Body], *others: str) -> Body:
         """Return the fields of a JSON body; raises HTTPException and ValidationError."""
@@ -332,6 +338,11 @@ class Service:
         finally:
             answer.cancel()
             gone.cancel()
+
+
+def work_of(lines: Sequence[QueuedLine]) -> int:
+    """Return the characters by which work on lines grows: many short lines are much work, too."""
+    return sum(line.cost for line in lines)
 
 
 def sharer_of(request: Request) -> Hashable:

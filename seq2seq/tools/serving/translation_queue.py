@@ -168,6 +168,10 @@ class _Pace:
         return seconds * self._characters / self._seconds if self._seconds else characters
 
 
+def _full() -> HTTPException:
+    return HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
+
+
 class TranslationQueue:
     """Bounded queue in front of the thread that translates; all else is done by the event loop.
 
@@ -220,24 +224,33 @@ class TranslationQueue:
         finally:
             self._drop(request)
 
+    def check_room(self, lines: int, client: Hashable) -> None:
+        """Raise HTTPException 503 for lines that the queue would refuse, before work on them."""
+        if self.waiting_lines + lines > self._max_lines:
+            self._largest_client(lines, client)
+
     def _make_room(self, lines: int, client: Hashable) -> None:
         """Refuse the requests of a client that waits with more lines, or raise 503.
 
         So one client that fills the queue keeps no other one from it.
         """
-        full = HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
         while self.waiting_lines + lines > self._max_lines:
-            held: Counter[Hashable] = Counter()
-            for request in self._requests:
-                held[request.client] += len(request.lines)
-            largest, count = next(iter(held.most_common(1)), (client, 0))
-            if largest == client or held[client] + lines >= count:
-                raise full
+            largest = self._largest_client(lines, client)
             from_last = reversed(self._requests)
             refused = next(request for request in from_last if request.client == largest)
             self._drop(refused)
             if not refused.answer.done():
-                refused.answer.set_exception(full)
+                refused.answer.set_exception(_full())
+
+    def _largest_client(self, lines: int, client: Hashable) -> Hashable:
+        """Return the client that waits with most lines; raise 503 if this one would have more."""
+        held: Counter[Hashable] = Counter()
+        for request in self._requests:
+            held[request.client] += len(request.lines)
+        largest, count = next(iter(held.most_common(1)), (client, 0))
+        if largest == client or held[client] + lines >= count:
+            raise _full()
+        return largest
 
     def _enter(self, client: Hashable) -> None:
         """Let a client that did not wait be the next one, unless it has used much before."""

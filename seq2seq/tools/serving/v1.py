@@ -151,8 +151,9 @@ def router(service: Service) -> APIRouter:
         translator = service.pairs[pair]
         search = Search(translator, body.beam_size, n_best, False, is_constrained, settings)
         service.check_size(client, search, lines, size)
+        service.queue.check_room(len(lines), requests.sharer_of(request))
         # The queue numbers lines within a batch, so that they are checked before.
-        size += sum(line.characters for line in lines)
+        size += requests.work_of(lines)
         lines = await service.work(request, size, search.prepare, lines)
         translations = await service.translate(request, search, lines)
         answered = size * n_best

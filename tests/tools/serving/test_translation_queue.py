@@ -220,6 +220,24 @@ def test_a_full_queue_refuses_requests() -> None:
     run(body, max_lines=5)
 
 
+def test_a_full_queue_refuses_lines_before_work_on_them() -> None:
+    """And changes nothing: a client that would take the place of another one is not refused."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        greedy = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60, "greedy"))
+        await until_waiting(queue, 5)
+        queue.check_room(3, "modest")
+        for lines, client in ((1, "greedy"), (4, "modest")):
+            with pytest.raises(HTTPException, match=r"503: .*try again in 1 s"):
+                queue.check_room(lines, client)
+        assert queue.waiting_lines == 5
+        echo.open.set()
+        await asyncio.gather(first, greedy)
+
+    run(body, max_lines=5)
+
+
 def test_cancelled_requests_are_dropped() -> None:
     """Also during search: the search ends early, and the count is right."""
 
