@@ -16,8 +16,7 @@ pytest.importorskip("fastapi")
 from cases.server import Served, serve, until
 
 from seq2seq.inference.translator import Translator
-from seq2seq.tools.serving import access
-from seq2seq.tools.serving import app as application
+from seq2seq.tools.serving import access, connection
 from seq2seq.tools.serving.app import listen
 from seq2seq.tools.serving.service import LanguagePairs
 
@@ -61,7 +60,7 @@ class Clock:
         self.now, self.runs = 0.0, False
 
     def monotonic(self) -> float:
-        self.now += application.IDLE * self.runs
+        self.now += connection.IDLE * self.runs
         return self.now
 
 
@@ -69,8 +68,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Let servers look at idle clients often, but measure time by a clock of the test."""
     clock = Clock()
-    monkeypatch.setattr(application, "IDLE", 0.1)
-    monkeypatch.setattr(application, "time", clock)
+    monkeypatch.setattr(connection, "IDLE", 0.1)
+    monkeypatch.setattr(connection, "time", clock)
     return clock
 
 
@@ -95,9 +94,9 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed_connections = []
-    lost = application.Connection.connection_lost
+    lost = connection.Connection.connection_lost
     monkeypatch.setattr(
-        application.Connection,
+        connection.Connection,
         "connection_lost",
         lambda self, error: (closed_connections.append(self), lost(self, error)),
     )
@@ -114,7 +113,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(
 def test_those_that_wait_longest_make_room_for_others(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 5)
     with serve(tiny_pairs) as served, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(served, b"GET /hea")) for _ in range(8)]
         assert served.call("/health").status == 200
@@ -130,7 +129,7 @@ HALF = b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r
 def test_a_body_that_does_not_come_makes_room_as_a_header_does(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(access, "MAX_CONNECTIONS", 5)
     with serve(tiny_pairs) as served, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(served, HALF)) for _ in range(20)]
