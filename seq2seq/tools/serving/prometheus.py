@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import start_http_server
+from prometheus_client.exposition import make_wsgi_app, start_http_server
 
 from seq2seq.runtime.errors import UserError
 from seq2seq.tools.serving.access import RequestFigures
@@ -60,7 +60,7 @@ def served(metrics: Metrics, port: int) -> Iterator[str]:
     except OSError as error:
         reason = f"cannot listen on {_HOST} ({error.strerror}); choose another port"
         raise UserError(reason, argument="metrics_port", value=port) from None
-    server.set_app(_with_head(server.get_app()))
+    server.set_app(_with_head(make_wsgi_app(metrics.registry)))
     try:
         yield f"http://{_HOST}:{server.server_port}/metrics"
     finally:
