@@ -9,16 +9,19 @@ import pytest
 
 
 @pytest.mark.race
+@pytest.mark.parametrize("loading", ["nullcontext", "frozen_objects"])
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of the C library")
-def test_a_second_interrupt_ends_what_python_waits_for() -> None:
-    """A lock of the system is held for ever, which no signal interrupts."""
+def test_a_second_interrupt_ends_what_python_waits_for(loading: str) -> None:
+    """A lock of the system is held for ever, which no signal interrupts; also while it loads."""
     code = (
-        "import ctypes, time\n"
+        "import ctypes\n"
+        "from contextlib import nullcontext\n"
+        "from seq2seq.cli.arguments import frozen_objects\n"
         "from seq2seq.cli.interruption import second_interrupt_ends\n"
         "mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
         "library.pthread_mutex_init(mutex, None)\n"
         "library.pthread_mutex_lock(mutex)\n"
-        "with second_interrupt_ends():\n"
+        f"with second_interrupt_ends(), {loading}():\n"
         "    message = 'waits\\n'\n"
         "    while True:\n"
         "        try:\n"
