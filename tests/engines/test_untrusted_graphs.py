@@ -329,6 +329,11 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
         none=np.ones([0], np.float32),
         pads=np.array([5, 5]),
     ),
+    "many results": insert(
+        helper.make_node("Split", ["weight"], [f"x{n}" for n in range(50_000)], num_outputs=50_000),
+        weight=np.ones(50_000, np.float32),
+    ),
+    "operators of two versions": lambda model: model.opset_import.append(model.opset_import[0]),
     "function": lambda model: model.functions.add(name="f", domain=""),
     "sparse": lambda model: model.graph.sparse_initializer.add(),
     "another input": lambda model: model.graph.input.append(

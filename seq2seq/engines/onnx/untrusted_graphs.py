@@ -18,7 +18,7 @@ from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, InputSizes,
 from seq2seq.engines.onnx.size_rules import Value
 
 MAX_NODES = 10_000
-MAX_NAMES = 100_000  # of values that operators read and compute
+_MAX_NAMES = 1_000  # of values that an operator reads and computes
 # Most that a graph may compute for each row (a token of a source, or a hypothesis), as multiples of
 # its own weights and of the entries that the row reads. Graphs that are made here have a third.
 _SMALL = 1 << 12  # a model counts as having as many weights at least
@@ -63,20 +63,20 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
 
 def _check_model(model: ModelProto) -> None:
     opsets = {opset.domain: opset.version for opset in model.opset_import}
-    if model.functions or model.training_info or not opsets.items() <= _OPSETS.items():
+    is_known = opsets.items() <= _OPSETS.items() and len(opsets) == len(model.opset_import)
+    if model.functions or model.training_info or not is_known:
         raise GraphError("has functions or operators of another domain")
     graphs = [model.graph]
     graphs += [body for node in model.graph.node for body in bodies(node)]
     count = sum(len(graph.node) for graph in graphs)
     if count > MAX_NODES:
         raise GraphError(f"has {count:,} operators, more than {MAX_NODES:,}")
-    names = sum(len(node.input) + len(node.output) for graph in graphs for node in graph.node)
-    if names > MAX_NAMES:
-        raise GraphError(f"has operators of {names:,} values, more than {MAX_NAMES:,}")
     for depth, graph in enumerate(graphs):
         if graph.sparse_initializer:
             raise GraphError("has sparse weights")
         for node in graph.node:
+            if len(node.input) + len(node.output) > _MAX_NAMES:
+                raise GraphError(f"has an operator of more than {_MAX_NAMES:,} values")
             _check_node(node, in_loop=depth > 0)
         for tensor in tensors_of(graph):
             _check_tensor(tensor)
