@@ -325,5 +325,7 @@ def frozen_objects() -> Iterator[None]:
             gc.enable()
         if receives_signals:
             signal.signal(signal.SIGINT, handler)
-        if deferred.is_waiting:
+        if deferred.is_waiting and callable(handler):
+            handler(signal.SIGINT, None)  # a signal would count as a second Ctrl-C
+        elif deferred.is_waiting:
             signal.raise_signal(signal.SIGINT)
