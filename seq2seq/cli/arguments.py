@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli.conflicts import Conflict
+from seq2seq.cli.interruption import DeferredInterrupt
 from seq2seq.cli.number_types import count
 from seq2seq.cli.options import (
     DecodingOverrides,
@@ -308,12 +309,12 @@ def load_translator(
 def frozen_objects() -> Iterator[None]:
     """Keep the garbage collector from what is loaded: it would take a quarter of a second.
 
-    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
+    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail. A second one does not.
     """
-    signals: list[int] = []
+    deferred = DeferredInterrupt()
     receives_signals = threading.current_thread() is threading.main_thread()
     if receives_signals:
-        handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+        handler = signal.signal(signal.SIGINT, deferred)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -324,5 +325,7 @@ def frozen_objects() -> Iterator[None]:
             gc.enable()
         if receives_signals:
             signal.signal(signal.SIGINT, handler)
-        if signals:
+        if deferred.is_waiting and callable(handler):
+            handler(signal.SIGINT, None)  # a signal would count as a second Ctrl-C
+        elif deferred.is_waiting:
             signal.raise_signal(signal.SIGINT)

@@ -10,6 +10,16 @@ from contextlib import contextmanager, suppress
 _TOGETHER = 0.3  # seconds in which several signals are one Ctrl-C, which wrappers pass on
 
 
+class DeferredInterrupt:
+    """Handler of SIGINT that lets the first Ctrl-C wait; a second one ends the process."""
+
+    def __init__(self) -> None:
+        self.is_waiting = False
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        self.is_waiting = True
+
+
 @contextmanager
 def second_interrupt_ends() -> Iterator[None]:
     """End the process at a second SIGINT: the first may wait for a computation outside of Python.
@@ -41,8 +51,10 @@ def _watch(reader: int) -> None:
     first = None
     with suppress(OSError):
         while numbers := os.read(reader, 1):
-            is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-            if numbers[0] != signal.SIGINT or not is_default:
+            handler = signal.getsignal(signal.SIGINT)
+            is_default = handler is signal.default_int_handler
+            is_ours = is_default or isinstance(handler, DeferredInterrupt)
+            if numbers[0] != signal.SIGINT or not is_ours:
                 continue
             now = time.monotonic()
             if first is not None and now - first > _TOGETHER:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from seq2seq.config.characters import named, other_form
 from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.fields import KeyPath
 from seq2seq.runtime import errors, file_types
@@ -18,6 +19,7 @@ Tree = dict[str, object]
 
 _MAX_BYTES = 1 << 20
 _WITHOUT_SPACE = re.compile(r"\s*(\w+:)(?=[^ \t\r\n/])")  # a key, and its value at once
+_KEY = re.compile(r"\s*([a-z_]+)")
 _PLAIN_TAGS = ("str", "map", "seq")
 NULLS = ("", "~", "null", "Null", "NULL")
 CURLY = "is within curly quotation marks; use ' or \""
@@ -43,7 +45,7 @@ def read_document(path: Path) -> Document:
         text = _read_text(path)
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
-        if _has_unusual_indent(text, document):
+        if _has_unusual_indent(text, document) or _has_other_colon(text, document):
             return document
         mark = error.problem_mark or error.context_mark
         if mark and _lacks_space(text, mark.line, document):
@@ -58,8 +60,11 @@ def read_document(path: Path) -> Document:
         reason = f"invalid YAML: {' '.join(str(error).split())}"
     else:
         if isinstance(root, yaml.MappingNode):
-            if not _has_unusual_indent(text, document, ascii_too=False):
+            is_refused = _has_unusual_indent(text, document, ascii_too=False)
+            if not (is_refused or _has_other_colon(text, document)):
                 document.tree = _read_mapping(root, (), document)
+            return document
+        if _has_other_colon(text, document):
             return document
         reason = "the file is empty" if root is None else "the top level is not a mapping"
         reason += "; write lines such as `name: my-run`"
@@ -107,10 +112,18 @@ def _has_unusual_indent(text: str, document: Document, ascii_too: bool = True) -
         indent = line[: len(line) - len(line.lstrip())]
         others = [character for character in indent if character not in " \r"]
         if line.strip() and others and (ascii_too or not others[0].isascii()):
-            name = unicodedata.name(others[0], "TAB" if others[0] == "\t" else "CONTROL CHARACTER")
-            article = "an" if name[0] in "AEIO" else "a"
-            reason = f"begins with {article} {name.lower()}; indent with spaces"
+            reason = f"begins with {named(others[0])}; indent with spaces"
             document.issues.append(ConfigIssue(number, reason))
+            document.incomplete = True
+            return True
+    return False
+
+
+def _has_other_colon(text: str, document: Document) -> bool:
+    """Add an issue for the first key that another colon follows than that of ASCII, if any."""
+    for number, line in enumerate([] if text.isascii() else text.split("\n"), start=1):
+        if (key := _KEY.match(line)) and (colon := other_form(line[key.end() :].lstrip(), ":")):
+            document.issues.append(ConfigIssue(number, f"has {colon} after {key[1]}; write :"))
             document.incomplete = True
             return True
     return False

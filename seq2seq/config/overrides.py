@@ -2,6 +2,7 @@
 
 import yaml
 
+from seq2seq.config.characters import other_form
 from seq2seq.config.document import CURLY, NULLS, Document, Tree, read_value, within_curly_marks
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
 
@@ -12,7 +13,9 @@ def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     path = tuple(keys.strip().split("."))
     text = text.strip()
     if not equals or not all(path):
-        raise ValueError("expected section.key=value, such as model.dropout=0.2")
+        forms = (other_form(character, mark) for character in override for mark in "=:")
+        other = next((f"has {form}; " for form in forms if form), "")
+        raise ValueError(f"{other}expected section.key=value, such as model.dropout=0.2")
     section = tree
     for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:

@@ -3,14 +3,17 @@
 import difflib
 import json
 import re
+import string
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from seq2seq.config.characters import other_form
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, section_class
 
 _SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
 _SIMILAR_START = 0.85  # of a key's first word
 _LONGEST = 60  # characters of a name that spelling is compared for
+_KEY_CHARACTERS = f"{string.ascii_lowercase}_"
 _COMMON_NAMES = json.loads(Path(__file__).with_name("names_of_other_tools.json").read_text("utf-8"))
 # Names of keys in several sections.
 _GENERIC = {"name", "names", "size", "type", "src", "tgt", "file", "columns", "tag", "weight"}
@@ -24,6 +27,8 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
         return f"; write {name} below the section {'.'.join((*path[:-1], section))}"
     if key := lacking_space(path[-1], schema):
         return f"; a space is missing after {key}:"
+    if colon := other_form(path[-1].lstrip(_KEY_CHARACTERS), ":"):
+        return f"; it has {colon}; write : and a space"
     above = ".".join(path[:-1])
     name = _underscored(path[-1].rpartition(".")[2])
     if (key := _COMMON_NAMES.get(name, "")) in ours:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.runtime.errors import argument
@@ -27,6 +27,9 @@ _ATTACHED = re.compile(r"\w[^\w\s](?=\s|$)")
 _ENTITY = re.compile(r"&(?:\w+|#\d+|#x[0-9a-fA-F]+);")
 _QUOTATION = frozenset(QUOTES)
 _PIECE = re.compile("@@(?=\\s|$)|\u2581|\uffed")
+
+
+_Mark = tuple[str, bool]  # a mark, and whether it follows a space
 
 
 class Texts(NamedTuple):
@@ -68,20 +71,35 @@ def _forms(texts: Texts) -> Iterator[str]:
         shares = _share(pattern.search, texts.hypotheses), _share(pattern.search, texts.references)
         if max(shares) > _ALWAYS / 2 and min(shares) < _NEVER:
             yield f"{_side(shares)} have {kind}, and {_other(shares)} do not; {remedy}"
-    spaced = _spaced(texts.hypotheses), _spaced(texts.references)
-    if None not in spaced:
-        shares = spaced[0] or 0.0, spaced[1] or 0.0
-        if abs(shares[0] - shares[1]) > _UNLIKE:
-            text = f"{_side(shares)} seem to be tokenised (spaces before {max(shares):.0%} of"
-            text = f"{text} their marks), and {_other(shares)} do not ({min(shares):.0%})"
-            yield f"{text}; detokenise them first, or compare with scores of tokenised text alone"
+    shares = _spaced(texts) or (0.0, 0.0)
+    if abs(shares[0] - shares[1]) > _UNLIKE:
+        text = f"{_side(shares)} seem to be tokenised (spaces before {max(shares):.0%} of"
+        text = f"{text} their marks), and {_other(shares)} do not ({min(shares):.0%})"
+        yield f"{text}; detokenise them first, or compare with scores of tokenised text alone"
 
 
-def _spaced(lines: Sequence[str]) -> float | None:
-    """Return the share of marks at the ends of words that follow a space; None for few marks."""
-    spaced = sum(len(_SPACED.findall(line)) for line in lines)
-    total = spaced + sum(len(_ATTACHED.findall(line)) for line in lines)
-    return spaced / total if total >= _FEWEST else None
+def _spaced(texts: Texts) -> tuple[float, float] | None:
+    """Return each side's share of marks at the ends of words that follow a space; None without any.
+
+    Of few marks, those alone count that both sides have in a line.
+    """
+    rows = [tuple(map(_marks_at_ends, pair)) for pair in zip(*texts, strict=True)]
+    if min(sum(len(row[side]) for row in rows) for side in (0, 1)) < _FEWEST:
+        rows = [_of_both(*row) for row in rows]
+    ours, theirs = ([is_spaced for row in rows for _, is_spaced in row[side]] for side in (0, 1))
+    return (sum(ours) / len(ours), sum(theirs) / len(theirs)) if ours and theirs else None
+
+
+def _of_both(ours: list[_Mark], theirs: list[_Mark]) -> tuple[list[_Mark], ...]:
+    """Return the marks of two lines that both have."""
+    common = {mark for mark, _ in ours} & {mark for mark, _ in theirs}
+    return tuple([mark for mark in marks if mark[0] in common] for marks in (ours, theirs))
+
+
+def _marks_at_ends(line: str) -> list[_Mark]:
+    """Return the marks at the ends of words, and whether each follows a space."""
+    spaced = [(mark[-1], True) for mark in _SPACED.findall(line)]
+    return spaced + [(mark[-1], False) for mark in _ATTACHED.findall(line)]
 
 
 def _cases(texts: Texts) -> Iterator[str]:
@@ -104,14 +122,28 @@ def _marks(texts: Texts) -> Iterator[str]:
         if _is_same_kind(mark, other)
         and len(theirs.get(mark, ())) <= _STRAY * len(lines)
         and len(ours.get(other, ())) <= _STRAY * len(other_lines)
-        and min(len(lines), len(other_lines)) >= max(_FEWEST, _FREQUENT * len(texts.references))
+        and min(len(lines), len(other_lines)) >= _FREQUENT * len(texts.references)
         and len(lines & other_lines) > _UNLIKE * min(len(lines), len(other_lines))
+        and (
+            min(len(lines), len(other_lines)) >= _FEWEST
+            or _in_equal_words(texts, lines & other_lines, mark, other)
+        )
     ]
     if pairs:
         hypothesis_marks = " ".join(dict.fromkeys(mark for mark, _ in pairs))
         reference_marks = " ".join(dict.fromkeys(other for _, other in pairs))
         text = f"references write {reference_marks} where translations write {hypothesis_marks}"
         yield f"{text}; write one of them in both"
+
+
+def _in_equal_words(texts: Texts, rows: Iterable[int], mark: str, other: str) -> bool:
+    """Return whether a word differs between corresponding lines by these marks alone."""
+    return any(
+        word.replace(mark, other) in texts.references[row].split()
+        for row in rows
+        for word in texts.hypotheses[row].split()
+        if mark in word and any(map(str.isalnum, word))
+    )
 
 
 def _is_same_kind(mark: str, other: str) -> bool:

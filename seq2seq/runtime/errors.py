@@ -122,25 +122,28 @@ def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, before: 
     return f"; did you mean '{before}{close[0]}'?" if close else ""
 
 
-_folder_of_config: ContextVar[Path] = ContextVar("folder_of_config", default=Path())
+_config: ContextVar[Path | None] = ContextVar("config", default=None)
 
 
 def remember_config(path: Path) -> None:
     """Let hints to missing files look beside a config, the last one that was read, too."""
-    _folder_of_config.set(path.parent)
+    _config.set(path)
 
 
 def suggest_file(path: Path) -> str:
     """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
-    folder = _folder_of_config.get()
+    config = _config.get()
+    folder = config.parent if config is not None else Path()
     if folder != Path() and not path.is_absolute() and (folder / path).exists():
         text = f"{folder / path} exists, but paths are relative to the working directory"
         return f"; {text}: cd {folder}"
     if path.parts[:1] == ("~",):
         return "; ~ is not replaced here: write the folder out"
+    if config is not None and _has_command_for(path, config):
+        return f"; the comments of {config} have the commands that make it"
     if not path.parent.is_dir():
         if re.fullmatch("multi30k|anki-eng-[a-z]+", name := path.parent.name):
-            return f"; `seq2seq download {name}` fetches it"
+            return f"; `seq2seq download {name}` fetches this corpus"
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
         names = sorted(entry.name for entry in path.parent.iterdir())
@@ -151,6 +154,23 @@ def suggest_file(path: Path) -> str:
                 return f"; did you mean '{before}{name}'?"
         return did_you_mean(path.name, names, before=before)
     return ""
+
+
+def _has_command_for(path: Path, config: Path) -> bool:
+    """Return whether a command in the comments of a config makes a file, such as cut-{}.tsv.gz."""
+    if not config.is_file():
+        return False
+    with suppress(OSError, UnicodeDecodeError):
+        lines = [line.split() for line in config.read_text(encoding="utf-8").splitlines()]
+        patterns = [
+            re.escape(word).replace(r"\{\}", "[^/]+")
+            for first, *words in filter(None, lines)
+            if first.startswith("#")
+            for word in words
+            if "{}" in word
+        ]
+        return any(re.fullmatch(pattern, path.as_posix()) for pattern in patterns)
+    return False
 
 
 def shorten_middle(text: str, most: int = MAX_LINE) -> str:

@@ -65,7 +65,9 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     out = printed(["configs", "multi30k-en-de", "-o", "mine/here"], capsys)
     assert out.splitlines()[1] == "   seq2seq download multi30k"
     assert main(["train", "mine/here/multi30k-en-de.yaml"]) == 2
-    error = "data/multi30k/train.en.gz: no such file; `seq2seq download multi30k` fetches it\n"
+    error = (
+        "data/multi30k/train.en.gz: no such file; `seq2seq download multi30k` fetches this corpus\n"
+    )
     assert capsys.readouterr().err == f"seq2seq: error: {error}"
     assert main(["train", "configs/compare-ladder.yaml"]) == 2
     hint = "; `seq2seq configs compare-ladder` copies it to configs/"

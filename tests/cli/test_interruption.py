@@ -9,16 +9,19 @@ import pytest
 
 
 @pytest.mark.race
+@pytest.mark.parametrize("loading", ["nullcontext", "frozen_objects"])
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of the C library")
-def test_a_second_interrupt_ends_what_python_waits_for() -> None:
-    """A lock of the system is held for ever, which no signal interrupts."""
+def test_a_second_interrupt_ends_what_python_waits_for(loading: str) -> None:
+    """A lock of the system is held for ever, which no signal interrupts; also while it loads."""
     code = (
-        "import ctypes, time\n"
+        "import ctypes\n"
+        "from contextlib import nullcontext\n"
+        "from seq2seq.cli.arguments import frozen_objects\n"
         "from seq2seq.cli.interruption import second_interrupt_ends\n"
         "mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
         "library.pthread_mutex_init(mutex, None)\n"
         "library.pthread_mutex_lock(mutex)\n"
-        "with second_interrupt_ends():\n"
+        f"with second_interrupt_ends(), {loading}():\n"
         "    message = 'waits\\n'\n"
         "    while True:\n"
         "        try:\n"
@@ -38,3 +41,25 @@ def test_a_second_interrupt_ends_what_python_waits_for() -> None:
             except subprocess.TimeoutExpired:
                 continue
         assert child.returncode == 128 + signal.SIGINT
+
+
+@pytest.mark.race
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of Unix")
+def test_one_interrupt_while_it_loads_is_no_second_one() -> None:
+    """It waits, longer than signals that count as one, and is raised once."""
+    code = (
+        "import os, signal, time\n"
+        "from seq2seq.cli.arguments import frozen_objects\n"
+        "from seq2seq.cli.interruption import second_interrupt_ends\n"
+        "with second_interrupt_ends():\n"
+        "    try:\n"
+        "        with frozen_objects():\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "            time.sleep(0.5)\n"
+        "            print('loaded')\n"
+        "    except KeyboardInterrupt:\n"
+        "        time.sleep(0.5)  # the thread that would end the process has its turn\n"
+        "        print('interrupted')\n"
+    )
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout.split() == ["loaded", "interrupted"]

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from seq2seq.config.errors import MAX_SHOWN, ConfigIssue, summary
-from seq2seq.config.fields import section_at
+from seq2seq.config.fields import Shorthand, section_at
 from seq2seq.config.schema import Config, ConfigError, load_config
 from seq2seq.config.suggestions import _COMMON_NAMES, key_descriptions, suggest_override
 
@@ -149,3 +149,34 @@ def test_of_many_errors_the_first_ones_of_the_file_are_shown() -> None:
     )
     assert shown_lines == [f"a.yaml:{line}: error {line}" for line in range(1, MAX_SHOWN + 1)]
     assert count_of_others == "a.yaml: ... and 2 more errors"
+
+
+def test_no_value_of_a_shorthand_is_taken_for_a_misspelt_key() -> None:
+    """`score: {scaled_dot: 8}` names a value, `score: {nam: dot}` a key."""
+    sections = [section_at(Config, tuple(key.split("."))) for key in KNOWN]
+    shorthands = [section for section in sections if section and issubclass(section, Shorthand)]
+    values = [
+        (section, value)
+        for section in shorthands
+        for single in section.model_json_schema()["anyOf"][:1]
+        for choice in (single, *single.get("anyOf", ()))
+        for value in choice.get("enum", ())
+    ]
+    assert len(values) > 20
+    for section, value in values:
+        assert isinstance(expanded := section.expand({value: 1}), dict)
+        assert value in expanded.values()
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("model.score.nam=dot", "model.score (override): has no key nam; did you mean 'name'?"),
+        (
+            "training.optimizer.weigth_decay=0.1",
+            "training.optimizer (override): has no key weigth_decay; did you mean 'weight_decay'?",
+        ),
+    ],
+)
+def test_a_misspelt_key_of_a_shorthand(override: str, text: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, (override,)) == [text]

@@ -308,6 +308,32 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
         x0=np.ones(1, np.float32),
         many=np.array([1 << 40]),
     ),
+    "a shape of many joined numbers": insert(
+        helper.make_node("Concat", ["numbers"] * 100_000, ["x"], axis=0),
+        numbers=np.ones(64, np.int64),
+    ),
+    "weights of many dimensions": lambda model: model.graph.initializer.append(
+        numpy_helper.from_array(np.ones([1] * 9, np.float32), "x")
+    ),
+    "an output of many dimensions": lambda model: model.graph.output.append(
+        helper.make_tensor_value_info("undefined", TensorProto.FLOAT, [1] * 100_000)
+    ),
+    "product over no entries, beside a weight of none": insert(
+        helper.make_node("MatMul", ["rows", "columns"], ["x"]),
+        rows=np.ones([1 << 15, 0], np.float32),
+        columns=np.ones([0, 1 << 15], np.float32),
+        none=np.ones([1 << 40, 0], np.float32),
+    ),
+    "padded by what is not there": insert(
+        helper.make_node("Pad", ["none", "pads"], ["x"], mode="wrap"),
+        none=np.ones([0], np.float32),
+        pads=np.array([5, 5]),
+    ),
+    "many results": insert(
+        helper.make_node("Split", ["weight"], [f"x{n}" for n in range(50_000)], num_outputs=50_000),
+        weight=np.ones(50_000, np.float32),
+    ),
+    "operators of two versions": lambda model: model.opset_import.append(model.opset_import[0]),
     "function": lambda model: model.functions.add(name="f", domain=""),
     "sparse": lambda model: model.graph.sparse_initializer.add(),
     "another input": lambda model: model.graph.input.append(

@@ -37,6 +37,31 @@ def test_one_side_written_otherwise_is_noted(name: str, of_references: bool) -> 
     assert writing_notes(changed, changed) == []
 
 
+@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_few_references_written_otherwise_are_noted(name: str, count: int) -> None:
+    """A line is enough if it has what is written otherwise."""
+    change, message = OTHERWISE[name]
+    lines = [f"Der Hund schläft bei l'arbre {number}." for number in range(count)]
+    (note,) = writing_notes(lines, list(map(change, lines)))
+    assert message in note
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference"),
+    [
+        ("Ja - nein", "Ja, nein."),
+        ("Er sagt: ja.", "Er sagt 'ja' !"),
+        ("Das geht \u2019s!", "Es geht nicht 'so'."),
+        ("Komm, geh", "Komm - geh!"),
+        ("\u201eJa\u201c.", '"Nein".'),
+    ],
+)
+def test_a_line_of_other_marks_is_not_noted(hypothesis: str, reference: str) -> None:
+    assert writing_notes([hypothesis], [reference]) == []
+    assert writing_notes([reference], [hypothesis]) == []
+
+
 def test_case_is_not_noted_where_scores_ignore_it() -> None:
     assert writing_notes(LINES, list(map(str.lower, LINES)), lowercase=True) == []
 

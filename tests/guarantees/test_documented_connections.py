@@ -55,9 +55,9 @@ def test_a_translation_memory_becomes_two_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    unit = (
-        '<tu><tuv xml:lang="en"><seg>The\n <ph/>cat</seg></tuv><tuv><seg>Die Katze</seg></tuv></tu>'
-    )
+    bold = "<bpt i='1'>&lt;b&gt;<sub>note</sub></bpt>cat<ept i='1'>&lt;/b&gt;</ept>"
+    english = f"<tuv xml:lang='en'><seg>The\n <ph>{{1}}</ph>{bold}</seg></tuv>"
+    unit = f"<tu>{english}<tuv><seg>Die <hi>Katze</hi></seg></tuv></tu>"
     lonely = "<tu><tuv><seg>alone</seg></tuv></tu>"
     Path("corpus.tmx").write_text(f"<tmx><body>{unit}{lonely}{unit}</body></tmx>", "utf-8")
     defined("corpus.tmx")

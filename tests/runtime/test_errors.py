@@ -89,6 +89,23 @@ def test_a_missing_file_is_looked_for_beside_the_config(
     )
 
 
+def test_a_missing_file_that_a_command_of_the_config_makes(tmp_path: Path) -> None:
+    """It is none of a download, and none that a similar name means."""
+    config = tmp_path / "c.yaml"
+    command = f"seq2seq split -i {tmp_path}/train.gz -o {tmp_path}/cut-{{}}.gz"
+    config.write_text(f"# Tatoeba\n#   {command}\nname: x\n", encoding="utf-8")
+    (tmp_path / "test.gz").touch()
+    errors.remember_config(config)
+    hint = f"; the comments of {config} have the commands that make it"
+    assert errors.suggest_file(tmp_path / "cut-test.gz") == hint
+    assert "did you mean" in errors.suggest_file(tmp_path / "tset.gz")
+    corpus = tmp_path / "anki-eng-fra"
+    text = "; `seq2seq download anki-eng-fra` fetches this corpus"
+    assert errors.suggest_file(corpus / "train.gz") == text
+    config.write_text("# {} [\n#\n\n", encoding="utf-8")
+    assert errors.suggest_file(corpus / "train.gz") == text
+
+
 def test_messages_without_torch_install_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package itself would bring PyTorch with CUDA; its extras do, too."""
     absent = {"torch", "pydantic", "yaml"}

@@ -16,7 +16,7 @@ from seq2seq.engines.onnx.size_rules import (
     tensor_value,
 )
 
-_MAX_RANK = 8
+MAX_RANK = 8
 _ENTRY_WORK = 4  # of an operator that is no product, by entry; the work of a product is 1
 _ABSENT = Value(())  # an optional input
 LOOP = "Scan"
@@ -25,12 +25,14 @@ LOOP = "Scan"
 def _work(node: NodeProto, inputs: Sequence[Value], results: Sequence[Value]) -> list[Size]:
     """Return the work of an operator, as a sum."""
     kind = node.op_type
+    written = results[0].size  # also of a product over no entries
     if kind.startswith("MatMul"):
-        return [results[0].size.times(inputs[0].dims[-1])]
+        return [written, written.times(inputs[0].dims[-1])]
     if kind == "Gemm":
-        return [results[0].size.times(inputs[0].dims[0 if attribute(node, "transA", 0) else 1])]
+        inner = inputs[0].dims[0 if attribute(node, "transA", 0) else 1]
+        return [written, written.times(inner)]
     if kind == "Einsum":
-        return [product(sizes_of_letters(node, inputs).values())]
+        return [written, product(sizes_of_letters(node, inputs).values())]
     read = () if kind in ("Gather", "Shape", "Size", "Slice") else inputs
     return [value.size.times(Size(_ENTRY_WORK)) for value in (*read, *results)]
 
@@ -95,8 +97,8 @@ def _results(node: NodeProto, read: Sequence[Value]) -> list[Value]:
     if node.op_type in ("Div", "Mod"):
         check_division(node, read)
     results = RULES[node.op_type](node, read)
-    if max(len(value.dims) for value in results) > _MAX_RANK:
-        raise SizeError(f"has a value of more than {_MAX_RANK} dimensions")
+    if max(len(value.dims) for value in results) > MAX_RANK:
+        raise SizeError(f"has a value of more than {MAX_RANK} dimensions")
     return list(map(_typed, results, kinds_of(node, read)))
 
 

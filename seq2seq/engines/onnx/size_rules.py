@@ -7,6 +7,7 @@ definition of the operator by ONNX.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from onnx import NodeProto, TensorProto, numpy_helper
@@ -265,11 +266,10 @@ def _concat(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
         raise SizeError("joins values of other ranks")
     dims = list(broadcast(*without_axis))
     dims[axis] = total
-    content: Dims | None = ()
-    for value in inputs:
-        content = None if content is None or value.content is None else content + value.content
-    if content is not None and len(content) > _MAX_CONTENT:
-        content = None
+    contents = [value.content for value in inputs]
+    content: Dims | None = None
+    if None not in contents and sum(map(len, filter(None, contents))) <= _MAX_CONTENT:
+        content = tuple(chain.from_iterable(filter(None, contents)))
     return [_with_usable_content(Value(tuple(dims), content))]
 
 
@@ -313,7 +313,9 @@ def _tile(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     return [Value(tuple(dim.times(count) for dim, count in pairs))]
 
 
-def _pad(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+def _pad(node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
+    if attribute(node, "mode", b"constant") != b"constant":  # others read entries that may lack
+        raise SizeError("has a Pad of another mode than models have")
     dims = list(inputs[0].dims)
     pads = inputs[1].numbers()
     axes = inputs[3].numbers() if len(inputs) > 3 else list(range(len(dims)))

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from seq2seq.engines.onnx.cost import LOOP, Cost, infer
+from seq2seq.engines.onnx.cost import LOOP, MAX_RANK, Cost, infer
 from seq2seq.engines.onnx.graph import CONTRIB, OPSET, PRODUCT, bodies
 from seq2seq.engines.onnx.size import ENCODED_ROWS, MAX_ROWS, NAMED, InputSizes, Size, SizeError
 from seq2seq.engines.onnx.size_rules import Value
 
 MAX_NODES = 10_000
+_MAX_NAMES = 1_000  # of values that an operator reads and computes
 # Most that a graph may compute for each row (a token of a source, or a hypothesis), as multiples of
 # its own weights and of the entries that the row reads. Graphs that are made here have a third.
 _SMALL = 1 << 12  # a model counts as having as many weights at least
@@ -62,7 +63,8 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
 
 def _check_model(model: ModelProto) -> None:
     opsets = {opset.domain: opset.version for opset in model.opset_import}
-    if model.functions or model.training_info or not opsets.items() <= _OPSETS.items():
+    is_known = opsets.items() <= _OPSETS.items() and len(opsets) == len(model.opset_import)
+    if model.functions or model.training_info or not is_known:
         raise GraphError("has functions or operators of another domain")
     graphs = [model.graph]
     graphs += [body for node in model.graph.node for body in bodies(node)]
@@ -73,6 +75,8 @@ def _check_model(model: ModelProto) -> None:
         if graph.sparse_initializer:
             raise GraphError("has sparse weights")
         for node in graph.node:
+            if len(node.input) + len(node.output) > _MAX_NAMES:
+                raise GraphError(f"has an operator of more than {_MAX_NAMES:,} values")
             _check_node(node, in_loop=depth > 0)
         for tensor in tensors_of(graph):
             _check_tensor(tensor)
@@ -92,6 +96,8 @@ def _check_tensor(tensor: TensorProto) -> None:
     """Raise GraphError for weights in another file, or of another size than their bytes."""
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
         raise GraphError("has weights in another file")
+    if len(tensor.dims) > MAX_RANK:
+        raise GraphError(f"has weights of more than {MAX_RANK} dimensions")
     count = math.prod(tensor.dims)
     held = sum(len(getattr(tensor, name)) for name in _TYPED_FIELDS)
     expected = count
@@ -123,13 +129,14 @@ class _Share(NamedTuple):
 
     weights: int  # entries of all weights
     largest: int  # of the largest one
-    lengths: int  # the sum of their dimensions
+    lengths: int  # the sum of their dimensions, but of those without entries
 
 
 def _share_of(graph: GraphProto) -> _Share:
     weights = [list(tensor.dims) for tensor in tensors_of(graph)]
     counts = [math.prod(dims) for dims in weights]
-    return _Share(sum(counts), max(counts, default=0), sum(map(sum, weights)))
+    lengths = sum(sum(dims) for dims, count in zip(weights, counts, strict=True) if count)
+    return _Share(sum(counts), max(counts, default=0), lengths)
 
 
 def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> None:
@@ -195,6 +202,8 @@ def _check_trial(cost: Cost, share: _Share, entries: int, rows: int, sizes: Inpu
 
 def _declared(values: Iterable[ValueInfoProto]) -> Declared:
     kinds = {value.name: value.type.tensor_type for value in values}
+    if any(len(kind.shape.dim) > MAX_RANK for kind in kinds.values()):
+        raise GraphError(f"has inputs or outputs of more than {MAX_RANK} dimensions")
     return {
         name: (kind.elem_type, [dim.dim_param or dim.dim_value for dim in kind.shape.dim])
         for name, kind in kinds.items()

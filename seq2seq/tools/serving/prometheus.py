@@ -1,14 +1,18 @@
 """Figures of the server for Prometheus, on a port of this machine alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import start_http_server
+from prometheus_client.exposition import make_wsgi_app, start_http_server
 
 from seq2seq.runtime.errors import UserError
 from seq2seq.tools.serving.access import RequestFigures
 from seq2seq.tools.serving.translation_queue import TranslationQueue
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _HOST = "127.0.0.1"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # upper bounds
@@ -56,9 +60,27 @@ def served(metrics: Metrics, port: int) -> Iterator[str]:
     except OSError as error:
         reason = f"cannot listen on {_HOST} ({error.strerror}); choose another port"
         raise UserError(reason, argument="metrics_port", value=port) from None
+    server.set_app(_with_head(make_wsgi_app(metrics.registry)))
     try:
         yield f"http://{_HOST}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _with_head(application: "WSGIApplication") -> "WSGIApplication":
+    """Return an application that answers HEAD as GET, without a body."""
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return application(environ, start_response)
+        started: list[tuple[Any, ...]] = []
+        as_get = {**environ, "REQUEST_METHOD": "GET"}
+        body = application(as_get, lambda *response: started.append(response))  # type: ignore
+        ((status, headers),) = started
+        length = str(sum(map(len, body)))
+        start_response(status, [*headers, ("Content-Length", length)])
+        return []
+
+    return answer

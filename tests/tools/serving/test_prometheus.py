@@ -1,5 +1,7 @@
 """Figures that Prometheus is shown."""
 
+import socket
+
 import pytest
 
 pytest.importorskip("fastapi")
@@ -43,3 +45,19 @@ def test_requests_lines_and_characters_are_counted(tiny_pairs: LanguagePairs) ->
         until(lambda: expected.items() <= samples_at(address).items())
         names = {name for name, *_ in samples_at(address)}
     assert "process_resident_memory_bytes" in names
+
+
+def test_head_is_answered_as_get_without_a_body() -> None:
+    with served(Metrics(), 0) as address:
+        server = Served(address.removesuffix("/metrics"))
+        expected = server.call("/metrics")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=600) as connection:
+            connection.sendall(b"HEAD /metrics HTTP/1.0\r\n\r\n")
+            answer = connection.makefile("rb").read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().splitlines()
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert status.split()[1] == "200"
+    assert body == b""
+    assert headers["Content-Type"] == expected.headers["Content-Type"]
+    assert int(headers["Content-Length"]) > 0
