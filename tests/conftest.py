@@ -48,10 +48,12 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_are_received() -> None:
-    """Restore SIGINT, which shells make background jobs and their children ignore."""
+def _signals_are_received() -> None:
+    """Restore SIGINT and SIGHUP, which background jobs and `nohup` ignore, with their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
