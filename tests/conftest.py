@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -63,6 +64,21 @@ def _frozen_objects_stay_frozen() -> Iterator[None]:
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """Sync no file or folder: only a power failure, which no test has, would show it."""
+    sync = os.fsync
+
+    def sync_others(descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            sync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", sync_others)
         yield
 
 
