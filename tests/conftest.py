@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -48,17 +49,36 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_are_received() -> None:
-    """Restore SIGINT, which shells make background jobs and their children ignore."""
+def _signals_are_received() -> None:
+    """Restore SIGINT and SIGHUP, which background jobs and `nohup` ignore, with their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _frozen_objects_stay_frozen() -> Iterator[None]:
-    """Let no training collect garbage among all that is loaded, which takes a quarter second."""
+    """Collect no garbage among all that is loaded, which takes a quarter second each time."""
+    gc.collect()
+    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """Sync no file or folder: only a power failure, which no test has, would show it."""
+    sync = os.fsync
+
+    def sync_others(descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            sync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", sync_others)
         yield
 
 

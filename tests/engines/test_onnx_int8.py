@@ -17,12 +17,11 @@ from cases.models import (
     H,
     R,
     V,
-    make_copying_model,
     make_decoder,
-    make_model,
     randomize,
 )
 from cases.tiers import one_quick
+from cases.traced_models import traced
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 from torch import nn
@@ -89,7 +88,8 @@ def with_encoder(
     quick={0, 13},
 )
 def test_every_model_is_quantized(case: Case, copies: bool) -> None:
-    graphs = quantized(make_copying_model(case) if copies else make_model(case))
+    graphs = traced(case, copies)
+    quantize_graphs(*graphs)
     check_graphs(*(graph.content() for graph in graphs), V, 100)
     assert {"MatMulIntegerToFloat"} <= {node.op_type for node in graphs[1].nodes}
     assert UNDEFINED in {value.name for value in graphs[1].outputs}
@@ -178,7 +178,9 @@ def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
     quick={0, 3, 6},
 )
 def test_an_int8_decoder_shows_where_a_rounded_value_is_undefined(case: Case) -> None:
-    assert UNDEFINED in {value.name for value in quantized(make_model(case))[1].outputs}
+    graphs = traced(case)
+    quantize_graphs(*graphs)
+    assert UNDEFINED in {value.name for value in graphs[1].outputs}
 
 
 def test_bounds_are_inferred() -> None:

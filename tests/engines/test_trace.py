@@ -27,6 +27,7 @@ from cases.models import (
     randomize,
 )
 from cases.tiers import one_quick
+from cases.traced_models import traced
 from numpy.typing import NDArray
 from torch import nn
 
@@ -78,7 +79,9 @@ def steps_of(
         }
 
 
-def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
+def check(
+    model: Seq2Seq, graphs: tuple[Graph, Graph], src: torch.Tensor, tolerance: float = 1e-5
+) -> None:
     """Assert equal log-probabilities and attention of several hypotheses over several steps.
 
     Rounding grows from step to step, by how much depends on the weights. torch's own float32 has
@@ -86,9 +89,7 @@ def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
     """
     model = model.eval()
     single = copy.deepcopy(model).float()
-    encoder, decoder = trace(copy.deepcopy(single))
-    encode = Session(encoder)
-    advance = Session(decoder)
+    encode, advance = map(Session, graphs)
     rows = torch.arange(len(src)).repeat_interleave(K)
     values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
     names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
@@ -118,12 +119,12 @@ COPYING = [case for case in PAIRWISE if case.kind != "plain"][1::2]
     "case", [case for case in PAIRWISE if case not in COPYING], ids=str, quick=range(0, 20, 4)
 )
 def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
-    check(make_model(case), SRC)
+    check(make_model(case), traced(case), SRC)
 
 
 @one_quick("case", COPYING, ids=str, quick=range(0, 18, 4))
 def test_a_graph_copies_like_the_model(case: Case) -> None:
-    check(make_copying_model(case), SRC.clamp(max=V - 1))
+    check(make_copying_model(case), traced(case, copies=True), SRC.clamp(max=V - 1))
 
 
 @one_quick(
@@ -146,7 +147,8 @@ def test_encoders_of_every_shape_are_exported(
     decoder = make_decoder(case)
     model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
     randomize(model, seed=7)
-    check(model, SRC.clamp(max=V - 1))
+    graphs = trace(copy.deepcopy(model).float().eval())
+    check(model, graphs, SRC.clamp(max=V - 1))
 
 
 def test_logarithms_and_sums_do_not_depend_on_the_other_rows() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from cases.models import CASES, Case, S, V, make_model
+from cases.models import CASES, Case, S, V
 from cases.tiers import one_quick
+from cases.traced_models import graph_files
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from seq2seq.config.schema import read_config_file
@@ -32,7 +33,7 @@ MUTATIONS = 60
 
 @pytest.fixture(scope="module")
 def graphs() -> GraphFiles:
-    return traced_graphs(make_model(Case("luong", "general", True, 1)).float().eval())
+    return graph_files(Case("luong", "general", True, 1))
 
 
 def changed(content: bytes, change: Callable[[ModelProto], object]) -> bytes:
@@ -367,9 +368,8 @@ def test_outputs_have_the_sizes_that_are_declared(graphs: GraphFiles) -> None:
 @pytest.mark.parametrize("max_length", [1, 100, 100_000])
 @one_quick("case", CASES, ids=str)
 def test_graphs_of_every_model_pass(case: Case, max_length: int) -> None:
-    graphs = traced_graphs(make_model(case).float().eval())
-    check_graphs(*graphs, V, max_length)
-    check_graphs(*quantized(graphs), V, max_length)
+    for int8 in (False, True):
+        check_graphs(*graph_files(case, int8), V, max_length)
 
 
 @pytest.mark.thorough

@@ -10,13 +10,13 @@ from contextlib import suppress
 import numpy as np
 import onnx
 import pytest
-from cases.models import Case, S, V, make_model
+from cases.models import Case, S, V
+from cases.traced_models import graph_files
 from onnx import NodeProto, helper, numpy_helper
 
 from seq2seq.engines.engine import GraphFiles
 from seq2seq.engines.onnx.network import load_network
 from seq2seq.engines.onnx.size_rules import RULES
-from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
 from seq2seq.runtime.errors import RunError
 
@@ -29,7 +29,7 @@ MEMORY = 256 << 20  # bytes of Python's and NumPy's that a check of a small grap
 @pytest.fixture(scope="module")
 def graphs() -> list[GraphFiles]:
     cases = [Case("luong", "general", True, 1), Case("bahdanau", "coverage", False, 1)]
-    return [traced_graphs(make_model(case).float().eval()) for case in cases]
+    return [graph_files(case) for case in cases]
 
 
 def spoil(model: onnx.ModelProto, draw: random.Random) -> None:

@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import _bootstrap_resample
 
 from seq2seq.evaluation import bootstrap, metrics
-from seq2seq.evaluation.bootstrap import Counts, Resamples
+from seq2seq.evaluation.bootstrap import Counts, Resamples, SystemScores
 
 GENERATOR = random.Random(3)
 WORDS = "The a dog cat runs sleeps on in under big old red house tree , today"
@@ -247,14 +247,30 @@ class SimulatedSystems(NamedTuple):
     def p_values(self, seeds: int, tests: int) -> np.ndarray:
         """Return the p-values [tests, 2] for these models, and with the seeds."""
         generator = np.random.default_rng(17)
+        resamples = Resamples(SENTENCES, 100)
+        rows = np.array(list(resamples))
         pairs = []
         for _ in range(tests):
-            resamples = Resamples(SENTENCES, 100)
-            values_of_draw = self.draw(seeds, generator)
-            systems = [resamples.of_system(list(system), np.mean) for system in values_of_draw]
+            systems = [mean_scores(system, rows) for system in self.draw(seeds, generator)]
             tested = bootstrap.difference(*systems, resamples)
             pairs.append((tested.p_value, tested.seeds_p_value))
         return np.array(pairs, dtype=float)
+
+
+def mean_scores(values: np.ndarray, rows: np.ndarray) -> SystemScores:
+    """Return means over sentences of values [seeds, SENTENCES, 1], all resamples at once."""
+    resampled = values[:, rows, 0].mean(axis=-1)
+    return SystemScores(values.mean(axis=(1, 2)).tolist(), list(values), resampled)
+
+
+def test_mean_scores_are_those_of_the_resamples() -> None:
+    resamples = Resamples(SENTENCES, 100)
+    values = np.random.default_rng(17).standard_normal((3, SENTENCES, 1))
+    computed = mean_scores(values, np.array(list(resamples)))
+    expected = resamples.of_system(list(values), np.mean)
+    assert computed.scores == pytest.approx(expected.scores, abs=1e-12)
+    assert expected.resampled is not None
+    np.testing.assert_allclose(computed.resampled, expected.resampled, rtol=0, atol=1e-12)
 
 
 def randomised_p_value(values: np.ndarray, generator: np.random.Generator) -> float:

@@ -1,6 +1,8 @@
 """Batch invariance: bitwise the same results of the ONNX engine for any batch and any threads."""
 
+import functools
 import itertools
+import json
 import math
 import random
 import threading
@@ -14,7 +16,7 @@ from cases.random_models import MAKERS, model_of, random_sources, same
 from cases.searches import check_lists, requests_of
 from cases.tiers import one_quick
 
-from seq2seq.engines.engine import Sampling
+from seq2seq.engines.engine import GraphFiles, Sampling
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import load_network
 from seq2seq.engines.onnx.trace import traced_graphs
@@ -27,7 +29,12 @@ SIZE = 700  # tokens of the vocabulary
 
 def onnx_engine(int8: bool, **keys: Any) -> OnnxEngine:
     """Return the engine that runs a model as `translate` does on a CPU."""
-    return OnnxEngine([load_network(traced_graphs(model_of(**keys)), int8)])
+    return OnnxEngine([load_network(_graphs(json.dumps(keys)), int8)])
+
+
+@functools.cache
+def _graphs(keys: str) -> GraphFiles:
+    return traced_graphs(model_of(**json.loads(keys)))
 
 
 def without_nan(lists: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:

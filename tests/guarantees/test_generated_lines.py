@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from cases.random_lines import fuzz_lines
-from cases.tiers import one_quick
 from cases.toy_text import toy_pairs
 
 from seq2seq.engines.engine import Sampling
@@ -145,14 +144,13 @@ def check_rules(call: Call, row: int, translation: Translation) -> None:
 
 
 @pytest.mark.parametrize(
-    "count",
+    ("name", "count"),
     [
-        20,
-        pytest.param(200, marks=pytest.mark.thorough),
-        pytest.param(1_000, marks=pytest.mark.load),
+        ("glossary, n-best, prefixes", 20),
+        *(pytest.param(name, 200, marks=pytest.mark.thorough) for name in SETTINGS),
+        *(pytest.param(name, 1_000, marks=pytest.mark.load) for name in SETTINGS),
     ],
 )
-@one_quick("name", SETTINGS, quick=7)
 def test_a_translation_depends_on_its_line_and_obeys_its_rules(
     tiny_runs: dict[str, Path], name: str, count: int
 ) -> None:

@@ -39,6 +39,7 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_run_is_resumed_exactly(small_corpus: Path, unit: str) -> None:
     keys = (*UNITS[unit], "training.precision=bf16")

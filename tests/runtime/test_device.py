@@ -321,9 +321,10 @@ library = ctypes.CDLL(None)
 library.mallinfo2.restype = Info
 choose_device("cpu")
 weight = torch.randn(256, 512, dtype=torch.bfloat16)
+rows = torch.randn(8 * 800, 256, dtype=torch.bfloat16)
 def multiply(sizes):
     for size in sizes:
-        torch.randn(8 * size, 256, dtype=torch.bfloat16) @ weight
+        rows[: 8 * size] @ weight
     return library.mallinfo2().h
 before = multiply(range(1, 20))
 print((multiply(range(20, 400)) - before) >> 20)

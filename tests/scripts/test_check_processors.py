@@ -87,15 +87,10 @@ def test_planted_errors_are_measured_as_shares_of_their_tolerances(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_tests_are_repeated(tmp_path: Path) -> None:
-    assert "6 passed" in run_plugin(tmp_path, "-W", "ignore", "--repeat=3", "-k", "tensors")[-1]
-
-
-@pytest.mark.thorough
 def test_variants_run_in_turn_and_one_failure_fails(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Variables reach the tests; those of x86 are skipped on other processors."""
+    """Variables and options reach the tests; those of x86 are skipped on other processors."""
     path = tmp_path / "test_variables.py"
     path.write_text(
         "import os\n"
@@ -104,18 +99,19 @@ def test_variants_run_in_turn_and_one_failure_fails(
         encoding="utf-8",
     )
     variants = (
-        Variant("native", busy_processes=1),
+        Variant("repeated", options=("--repeat=3",), busy_processes=1),
         Variant("planted", {"PLANTED": "1", "OMP_NUM_THREADS": "3"}),
         Variant("x86", is_x86=True),
-        Variant("none", options=("-m", f"race and {QUICK}")),
     )
+    no_tests = Variant("none", options=("-m", f"race and {QUICK}"))
     monkeypatch.setattr(check_processors, "VARIANTS", variants)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert check_processors.main([str(path)]) == 1
     lines = capfd.readouterr().out.splitlines()
-    assert lines[-4].startswith("native: 1 passed")
-    assert lines[-3].startswith("planted: 1 failed")
-    assert lines[-2] == "x86: skipped: this is no x86 processor"
-    assert lines[-1].startswith("none: 1 deselected")
+    assert lines[-3].startswith("repeated: 3 passed")
+    assert lines[-2].startswith("planted: 1 failed")
+    assert lines[-1] == "x86: skipped: this is no x86 processor"
     assert any("AssertionError: 3" in line for line in lines)
+    monkeypatch.setattr(check_processors, "VARIANTS", (*variants, no_tests))
     assert check_processors.main(["--variant", "none", str(path)]) == 0
+    assert capfd.readouterr().out.splitlines()[-1].startswith("none: 1 deselected")

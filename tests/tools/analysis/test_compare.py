@@ -333,10 +333,10 @@ def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
 def test_runs_trained_at_once_are_those_of_one_after_the_other(
     finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert compare("--jobs", "3", "-o", "jobs") == 0
+    assert compare("--jobs", "2", "--seeds", "2", "-o", "jobs") == 0
     assert "luong-seed2: Training finished: training.max_steps=4" in capsys.readouterr().err
     runs = sorted(run.name for run in Path("jobs").glob("*-seed?"))
-    assert runs == ["luong-seed1", "luong-seed2", "none-seed1", "none-seed2"]
+    assert runs == ["luong-seed2", "none-seed2"]
     for name in runs:
         expected = read_tensors(finished.folder / "out" / name / LAST)
         tensors = read_tensors(Path("jobs") / name / LAST)
@@ -351,10 +351,11 @@ def test_the_same_command_completes_runs_that_were_trained_at_once(
     number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A child saves its state and ends, whether its parent could stop it or was killed."""
+    write_small_corpus(Path.cwd(), short=True)
     list_variants(VARIANTS.partition("  greedy")[0])
     words = ["compare", "ladder.yaml", "--device", "cpu", "--seeds", "1", "--jobs", "2"]
     words += ["training.max_steps=40", "training.max_epochs=null", "training.log_every=1"]
-    words += ["training.validate_every=40", "decoding.max_length=9"]
+    words += ["training.validate_every=40", "decoding.max_length=5"]
     signalled(words, ("none-seed1: step 5", "luong-seed1: step 5"), number)
     code = main(words)
     errors = capsys.readouterr().err
