@@ -10,7 +10,7 @@ from itertools import takewhile
 from seq2seq.text import sentences as forms
 from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, numbers_of
-from seq2seq.text.entities import Entities, without_entities
+from seq2seq.text.entities import Entities, entities_blanked, letters_read, without_entities
 from seq2seq.text.known_words import KnownWords, check_record, words_of
 from seq2seq.text.line_properties import (
     WORDS,
@@ -231,8 +231,9 @@ class SourceProfile:
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
-        characters = self.without_entities(text)
-        start = next((place for place, c in enumerate(characters) if c.isalnum()), 0)
+        characters = letters_read(text)
+        blanked = entities_blanked(characters)
+        start = next((place for place, c in enumerate(blanked) if c.isalnum()), 0)
         word = characters[start:].partition(" ")[0]
         is_small = word.islower() and not _ADDRESS.search(word)
         return self.with_entities(self._with_capital_at(characters, start)) if is_small else text
@@ -253,9 +254,10 @@ class SourceProfile:
 
     def without_capitals(self, text: str) -> str:
         """Return a text in capitals as the training text writes its words."""
-        text = _LETTERS.sub(lambda word: self._written(word[0]), text)
-        start = next((place for place, c in enumerate(text) if c.isalpha()), len(text))
-        return self._with_capital_at(text, start)
+        text = _LETTERS.sub(lambda word: self._written(word[0]), letters_read(text))
+        blanked = entities_blanked(text)
+        start = next((place for place, c in enumerate(blanked) if c.isalpha()), len(text))
+        return self.with_entities(self._with_capital_at(text, start))
 
     def _written(self, word: str) -> str:
         """Return a word in capitals as the text writes it, Turkish I without a dot."""
@@ -373,14 +375,14 @@ class SourceProfile:
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
         notes = []
-        text = untagged(line, self.tags)
+        text = without_entities(untagged(line, self.tags))
         if not self.capitals and in_capitals(text):
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
             notes.append("words in title case, which the training text hardly has")
         elif not (self.lower or self.begins_in_capitals) and in_lower_case(text):
             notes.append("all in lower case, which the training text hardly has")
-        if self.tagged and text == line:
+        if self.tagged and untagged(line, self.tags) == line:
             notes.append(f"no tag such as {self.tags[0]}, unlike lines of the training text")
         if self.scripts and not line.isascii():
             unknown = sorted(set(scripts_of(line)) - set(self.scripts))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seq2seq.text.characters import MARKS, is_blank, is_letter, normalized
+from seq2seq.text.entities import without_entities
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
 from seq2seq.text.line_properties import in_capitals
@@ -292,7 +293,7 @@ class ReadCapitals(TextStep):
     notes = ("read in lower case; the translation is written in capitals",)
 
     def apply(self, line: Line) -> None:
-        text = line.text.removeprefix(line.parts[0].tag)
+        text = without_entities(line.text.removeprefix(line.parts[0].tag))
         is_unusual = not self._profile.capitals and in_capitals(text)
         if not is_unusual or line.is_constrained or not self._profile.knows_case:
             return
