@@ -15,6 +15,7 @@ from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.known_words import frequent_words, record_of
 from seq2seq.text.learned_sentences import (
+    count_words,
     endings_of,
     find_abbreviations,
     find_marks,
@@ -102,7 +103,16 @@ class _Side:
     @cached_property
     def abbreviations(self) -> list[str]:
         """Return the words that nearly always have a full stop, without it."""
-        return find_abbreviations(self.lines)
+        return find_abbreviations(self.lines, self._word_counts)
+
+    @cached_property
+    def words_after_ordinals(self) -> list[str]:
+        """Return the words that often follow a number with a full stop."""
+        return words_after_ordinals(self.lines, self._word_counts)
+
+    @cached_property
+    def _word_counts(self) -> Counter[str]:
+        return count_words(self.lines)
 
     def final_marks(self, least: float) -> str:
         """Return the marks with which more than `least` lines end, the most frequent one first."""
@@ -189,7 +199,7 @@ def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfil
         sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
         abbreviations=src.abbreviations,
         tgt_abbreviations=text.tgt.abbreviations,
-        ordinal_words=words_after_ordinals(src.lines) if has_ordinals else [],
+        ordinal_words=src.words_after_ordinals if has_ordinals else [],
         equal_sentences=_are_equally_many(text),
     )
 

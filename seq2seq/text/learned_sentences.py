@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from seq2seq.text.characters import CLOSING, MARKS
@@ -42,14 +42,19 @@ def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
     return "".join(sorted(marks))
 
 
-def find_abbreviations(lines: Iterable[str]) -> list[str]:
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """Return how often a text has each word, with the full stops after it."""
+    return _counts(_WORD, lines)
+
+
+def find_abbreviations(lines: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return the words of a text that nearly always have a full stop, within its lines, sorted.
 
-    NUMBER among them means that numbers are often written with one, as ordinals are in German.
+    `counts` are those of `count_words`. NUMBER among the abbreviations means that numbers are often
+    written with a full stop, as ordinals are in German.
     """
-    lines = list(lines)
     words = Counter[str]()
-    for word, count in _counts(_WORD, lines).items():
+    for word, count in counts.items():
         words[word_key(word.rstrip("."))] += count
     dotted = Counter[str]()
     for word, count in _counts(_DOTTED, filter(_has_inner_stop, lines)).items():
@@ -64,15 +69,16 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
-def words_after_ordinals(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that often follow a number with a full stop, as months do."""
-    lines = list(lines)
-    words = _counts(_WORD, lines)
+def words_after_ordinals(lines: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+    """Return the words of a text that often follow a number with a full stop, as months do.
+
+    `counts` are those of `count_words`.
+    """
     after = _counts(_AFTER_ORDINAL, filter(_has_inner_stop, lines))
     often = [
         word
         for word, count in after.most_common(_MAX_ABBREVIATIONS)
-        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
+        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * counts.get(word, 0))
     ]
     return sorted(often)
 
