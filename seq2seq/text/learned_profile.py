@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice, takewhile
 
-from seq2seq.text.characters import MARKS
+from seq2seq.text.characters import AFTER_MARKS, MARKS
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.known_words import frequent_words, record_of
@@ -56,6 +56,7 @@ MAX_CAPITALISED = 8_000  # words that have capitals within lines, some 80 kB
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 COUNTED = 0.99  # least share of pairs with as many sentences on both sides
 _LETTERS = re.compile(r"[^\W\d_]+")
+_CLOSING = f"{AFTER_MARKS} "  # after a final mark
 
 
 def describe_source(
@@ -93,12 +94,17 @@ class _Side:
     @cached_property
     def endings(self) -> list[str]:
         """Return the final mark of each line, with white space before it."""
-        return endings_of(self.lines)
+        own_marks = self.further_marks
+        return endings_of(self.lines, own_marks) if own_marks else self._usual_endings
 
     @cached_property
     def further_marks(self) -> str:
         """Return the marks that end sentences, besides those of Unicode."""
-        return find_marks(self.lines, self.endings)
+        return find_marks(self.lines, self._usual_endings)
+
+    @cached_property
+    def _usual_endings(self) -> list[str]:
+        return endings_of(self.lines)
 
     @cached_property
     def abbreviations(self) -> list[str]:
@@ -117,9 +123,14 @@ class _Side:
     def final_marks(self, least: float) -> str:
         """Return the marks with which more than `least` lines end, the most frequent one first."""
         endings = Counter(map(str.strip, self.endings))
-        known = MARKS + self.further_marks
-        marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
-        return "".join(mark for mark in marks if mark in known)
+        marks = [mark for mark, count in endings.most_common() if count > least]
+        return "".join(mark for mark in marks if mark in self._known_marks)
+
+    @cached_property
+    def _known_marks(self) -> frozenset[str]:
+        """Return the marks of Unicode, and those of the text, which it may type twice."""
+        own = Counter(self.further_marks)
+        return frozenset((*MARKS, *(mark * count for mark, count in own.items())))
 
 
 class _TrainingText:
@@ -186,7 +197,14 @@ def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
         closing_marks=quotes.closing,
         apart_marks=list(spacing.apart),
         joined_marks=spacing.joined,
+        line_ends=_line_ends(text),
     )
+
+
+def _line_ends(text: _TrainingText) -> str:
+    """Return the characters but letters and digits with which more than a few lines end."""
+    ends = Counter(line.rstrip(_CLOSING)[-1:] for line in text.src.lines)
+    return "".join(sorted(c for c, count in ends.items() if count > text.least and not c.isalnum()))
 
 
 def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfile:

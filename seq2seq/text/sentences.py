@@ -148,16 +148,22 @@ def _partnered() -> re.Pattern[str]:
 def _tail(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a final mark and what closes its sentence, where no word follows.
 
-    The number of a footnote is no word.
+    The number of a footnote is no word. A further mark that is given twice is one if it is typed
+    twice, such as `||`.
     """
+    twice = "".join(rf" {re.escape(mark * 2)} |" for mark in _typed_twice(further_marks))
     return re.compile(
         rf"""
-        (?: \.{{2,}} | [{MARKS}{re.escape(further_marks)}] )
+        (?: \.{{2,}} |{twice} [{MARKS}{re.escape(further_marks)}] )
         (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
         (?: (?=[{RAISED}]) | (?!\w) )
         """,
         re.VERBOSE,
     )
+
+
+def _typed_twice(marks: str) -> list[str]:
+    return sorted(mark for mark, count in Counter(marks).items() if count > 1)
 
 
 @cache
@@ -533,29 +539,35 @@ class Ending(NamedTuple):
     closing: str  # quotation marks, brackets and white space after it
 
 
-def split_ending(text: str) -> Ending:
-    """Split a text at its final mark, if it has one."""
+def split_ending(text: str, own_marks: str = "") -> Ending:
+    """Split a text at its final mark, if it has one.
+
+    One of `own_marks`, those of a training text alone, may be a symbol or be typed several times.
+    """
     end = len(text)
     while end and (
         text[end - 1] in _QUOTATION or unicodedata.category(text[end - 1]) in _CLOSING_CATEGORIES
     ):
         end -= 1
     last = text[end - 1 : end]
+    is_own = last != "" and last in own_marks
     is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
-    start = len(text[: end - 1].rstrip()) if is_mark else end
+    before = text[:end].rstrip(last) if is_own else text[: end - 1]
+    start = len(before.rstrip()) if is_own or is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
 
 
-def lacks_mark(text: str) -> bool:
-    """Return whether a text has words, and no punctuation mark at its end."""
+def lacks_mark(text: str, own_marks: str = "") -> bool:
+    """Return whether a text has words, and neither punctuation nor one of the marks at its end."""
     has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
-    return has_words and not split_ending(text).mark
+    return has_words and not split_ending(text, own_marks).mark
 
 
 def without_mark(text: str, marks: Iterable[str]) -> str:
     """Remove the final mark of a text if it is one of `marks`; initials and ellipses keep it."""
-    body, mark, closing = split_ending(text)
-    if mark.strip() not in {usual.strip() for usual in marks} or not mark:
+    usual_marks = {usual.strip() for usual in marks}
+    body, mark, closing = split_ending(text, "".join(usual_marks - _USUAL_ENDINGS))
+    if mark.strip() not in usual_marks or not mark:
         return text
     if body.endswith(mark) or (mark == "." and _ABBREVIATED.search(body[-16:])):
         return text

@@ -64,9 +64,9 @@ class SourceProfile:
     copied_forms: list[str] = field(default_factory=list)
     translated_forms: list[str] = field(default_factory=list)
     final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
-    marks: str = ""  # that end sentences, besides those of Unicode
+    marks: str = ""  # that end sentences, besides those of Unicode; twice if typed twice, as `||`
     characters: str = ""  # in the lines; unusual ones only if they are frequent
-    src_marks: str = ""  # with which lines end, the most frequent one first
+    src_marks: str = ""  # with which lines end, the most frequent one first, likewise
     opening_marks: str = ""  # as in `QuotesAndDashes`
     inner_marks: str = ""
     closing_marks: str = ""
@@ -94,6 +94,7 @@ class SourceProfile:
     frequent_words: list[str] = field(default_factory=list)  # of both cases, in lower case
     entities: list[str] = field(default_factory=list)  # as in `Entities`
     ordinal_words: list[str] = field(default_factory=list)  # that follow `3.`, as months do
+    line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -207,9 +208,9 @@ class SourceProfile:
     def with_own_marks(self, line: str) -> str:
         """Return a line with the final mark of its script for one typed for it, as `|` for a danda.
 
-        That mark is one which the text never has.
+        That mark is one with which no line of the text ends.
         """
-        return with_own_marks(line, self._writing) if self.characters else line
+        return with_own_marks(line, self._writing, self.line_ends) if self.characters else line
 
     def with_entities(self, line: str) -> str:
         """Return a line of characters with the entities that the text has."""
@@ -354,7 +355,7 @@ class SourceProfile:
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
         text = self.without_entities(line.removeprefix(tag or ""))
-        if self.final_marks and forms.lacks_mark(text):
+        if self.final_marks and forms.lacks_mark(text, self.marks):
             return line.rstrip() + self.final_marks[0]
         return line
 

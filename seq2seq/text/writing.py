@@ -47,6 +47,8 @@ def is_unusual(character: str) -> bool:
 class Writing:
     """Characters of a text, its final marks (the most frequent ones first), and its spaces.
 
+    A final mark that the text types twice is given twice.
+
     Of a text without known characters, all are known.
     """
 
@@ -193,9 +195,10 @@ class Writing:
 
         A mark of the text alone, which is none by Unicode, ends statements if no other does.
         """
-        marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
+        typed = {self._kind_of(mark): mark for mark in reversed(self._marks)}
+        marks = {kind: mark * self._marks.count(mark) for kind, mark in typed.items()}
         own = marks.pop("", "")
-        if own and own not in MARKS:
+        if own and own[0] not in MARKS:
             marks.setdefault("statement", own)
         return marks
 
