@@ -108,5 +108,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "frequent_words": _union,
     "entities": _union,
     "ordinal_words": _union,
+    "apart_quotes": lambda first, second: [mark for mark in first if mark in second],
+    "joined_quotes": lambda first, second: "".join(mark for mark in first if mark in second),
     "line_ends": lambda first, second: "".join(_known_union(first, second)),
 }

@@ -33,6 +33,7 @@ from seq2seq.text.line_properties import (
 )
 from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of
+from seq2seq.text.quote_spacing import QuoteSpacing
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
 from seq2seq.text.sentences import (
@@ -185,6 +186,7 @@ def _with_characters(profile: SourceProfile, text: _TrainingText) -> SourceProfi
 def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
     """Add which marks end lines, quote and join words, and the spaces before them."""
     quotes = QuotesAndDashes.of(text.src.lines, text.least)
+    quote_spacing = QuoteSpacing.of(text.src.lines, text.least)
     spacing = MarkSpacing.of(text.src.lines, text.least, text.sentence_habits.abbreviations)
     return replace(
         profile,
@@ -197,6 +199,8 @@ def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
         closing_marks=quotes.closing,
         apart_marks=list(spacing.apart),
         joined_marks=spacing.joined,
+        apart_quotes=list(quote_spacing.apart),
+        joined_quotes=quote_spacing.joined,
         line_ends=_line_ends(text),
     )
 

@@ -89,11 +89,14 @@ class MarkSpacing(NamedTuple):
 
     def _space(self, match: re.Match[str]) -> str:
         """Return the space before marks: none, the one of the text, or the usual one for none."""
-        mark = match["marks"][0]
+        return self.space_before(match["marks"][0], match["space"])
+
+    def space_before(self, mark: str, space: str) -> str:
+        """Return the space before a mark as the text has it, for the one that is written there."""
         if mark in self.joined:
             return ""
         usual = next((marked[:-1] for marked in self.apart if marked[-1] == mark), "")
-        return match["space"] or usual
+        return space or usual
 
 
 @cache

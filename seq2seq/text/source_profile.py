@@ -22,6 +22,7 @@ from seq2seq.text.line_properties import (
     untagged,
 )
 from seq2seq.text.mark_spacing import MarkSpacing
+from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
     Affixes,
@@ -94,6 +95,8 @@ class SourceProfile:
     frequent_words: list[str] = field(default_factory=list)  # of both cases, in lower case
     entities: list[str] = field(default_factory=list)  # as in `Entities`
     ordinal_words: list[str] = field(default_factory=list)  # that follow `3.`, as months do
+    apart_quotes: list[str] = field(default_factory=list)  # as in `QuoteSpacing`
+    joined_quotes: str = ""
     line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
 
     def __post_init__(self) -> None:
@@ -137,7 +140,7 @@ class SourceProfile:
         if self.ordinal_words and forms.begins_with_ordinal(text, self.ordinal_words):
             body = head + body
             head = ""
-        if self._has_marks_apart and forms.is_quotation(tail):
+        if forms.is_quotation(tail) and (self._has_marks_apart or has_open_quotation(body)):
             body += tail
             tail = ""
         body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
@@ -189,7 +192,7 @@ class SourceProfile:
 
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
-        and a final mark become those of the text, with the space before them; an uncased letter
+        and a final mark become those of the text, with the space beside them; an uncased letter
         loses marks; what is invisible is removed. Entities are read before, by
         `without_entities`, and are written again where the text has them.
         """
@@ -199,6 +202,7 @@ class SourceProfile:
         line = self._with_known_characters(line)
         habits = self.sentence_habits
         line = self._mark_spacing.written(line, habits.abbreviations, habits.words)
+        line = self._quote_spacing.written(line, self._mark_spacing)
         return self.with_entities(line)
 
     def without_entities(self, line: str) -> str:
@@ -341,6 +345,10 @@ class SourceProfile:
     @cached_property
     def _mark_spacing(self) -> MarkSpacing:
         return MarkSpacing(self.apart_marks, self.joined_marks)
+
+    @cached_property
+    def _quote_spacing(self) -> QuoteSpacing:
+        return QuoteSpacing(self.apart_quotes, self.joined_quotes)
 
     @cached_property
     def _tgt_writing(self) -> Writing:
