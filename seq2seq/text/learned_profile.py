@@ -37,7 +37,6 @@ from seq2seq.text.quote_spacing import QuoteSpacing
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
 from seq2seq.text.sentences import (
-    NUMBER,
     SentenceHabits,
     count_sentences,
     has_letters,
@@ -153,7 +152,9 @@ class _TrainingText:
     def sentence_habits(self) -> SentenceHabits:
         """Return how the source side writes the ends of sentences."""
         return SentenceHabits(
-            frozenset(self.src.abbreviations), further_marks=self.src.further_marks
+            frozenset(self.src.abbreviations),
+            further_marks=self.src.further_marks,
+            ordinal_words=frozenset(self.src.words_after_ordinals),
         )
 
     def have(self, properties: Iterable[object]) -> bool:
@@ -215,13 +216,12 @@ def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfil
     """Add how many sentences lines and their translations have, and what does not end one."""
     src = text.src
     counts = sorted(count_sentences(line, text.sentence_habits) for line in src.lines)
-    has_ordinals = NUMBER in src.abbreviations
     return replace(
         profile,
         sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
         abbreviations=src.abbreviations,
         tgt_abbreviations=text.tgt.abbreviations,
-        ordinal_words=src.words_after_ordinals if has_ordinals else [],
+        ordinal_words=src.words_after_ordinals,
         equal_sentences=_are_equally_many(text),
     )
 

@@ -123,6 +123,11 @@ def _first_ordinal() -> re.Pattern[str]:
 
 
 @cache
+def _letters() -> re.Pattern[str]:
+    return re.compile(r"[^\W\d_]+")
+
+
+@cache
 def _word_from() -> re.Pattern[str]:
     """Return the pattern of what a word has from some place on."""
     return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
@@ -241,6 +246,7 @@ class SentenceHabits(NamedTuple):
     further_marks: str = ""  # besides MARKS
     words: Words | None = None  # of the text, in lower case; None: not known
     joins_stops: bool = False  # no space is before its full stops
+    ordinal_words: Container[str] = ()  # that follow `3.`, as months do
 
 
 USUAL_HABITS = SentenceHabits()
@@ -256,9 +262,10 @@ def split_sentences(
     where white space follows, or a capital letter at once, and then anything but closing
     punctuation or (unless `before_lower`) a lower-case letter. A full stop ends no sentence after
     initials (`J.`), a Latin word without a vowel (`Dr.`), an abbreviation (a common one, or given
-    without its full stop) or the number of a label (`Step 1.`), nor before a digit, unless that
-    begins a label (`2)`). Before lower case it ends none after a word that the text lacks (`ca.`).
-    Within brackets that a sentence continues after, no sentence ends.
+    without its full stop) or the number of a label (`Step 1.`), between a number and one of
+    `ordinal_words`, nor before a digit, unless that begins a label (`2)`). Before lower case it
+    ends none after a word that the text lacks (`ca.`). Within brackets that a sentence continues
+    after, no sentence ends.
     """
     parts = []
     start = 0
@@ -500,9 +507,17 @@ def _ends_sentence(
         stop -= 1
     if ends_in_abbreviation(line, stop, habits.abbreviations):
         return False
+    if line[stop - 1].isdecimal() and _is_before(boundary, habits.ordinal_words):
+        return False
     is_label = _item().match(line, boundary.end()) is not None
     begins = bool(boundary["opening"] or boundary["dash"])
     return begins or is_label or not boundary["next"].isdigit()
+
+
+def _is_before(boundary: re.Match[str], words: Container[str]) -> bool:
+    """Return whether one of the words follows a boundary at once."""
+    word = _letters().match(boundary.string, boundary.end())
+    return word is not None and word[0] in words
 
 
 def next_visible(text: str, start: int) -> str:

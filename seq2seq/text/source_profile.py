@@ -126,6 +126,7 @@ class SourceProfile:
             further_marks=self.marks,
             words=self._known if self.known_words else None,
             joins_stops="." in self.joined_marks,
+            ordinal_words=frozenset(self.ordinal_words),
         )
 
     def copies(self, line: str) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from seq2seq.text.learned_profile import describe_source
-from seq2seq.text.sentences import has_letters, split_affixes, split_sentences
+from seq2seq.text.sentences import NUMBER, has_letters, split_affixes, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,25 @@ def test_a_number_is_an_ordinal_before_words_that_follow_ordinals(line: str, hea
     assert profile.affixes(line).head == head
     plain = [line.replace("3. ", "").replace("1. ", "") for line in GERMAN]
     assert describe_source(plain, plain).affixes("3. Oktober ist da.").head == "3. "
+
+
+FEW = [*GERMAN[:2], *["Am 3. Oktober ist es da."] * 2, *["Es sind 20 Tage."] * 900]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("Es ist der 3. Oktober 1990.", 1),
+        ("3. Oktober ist da.", 1),
+        ("Es sind 20. Oktober kommt.", 1),
+        ("Es sind 20. Der Oktober kommt.", 2),
+        ("Es ist da. Oktober kommt.", 2),
+    ],
+)
+def test_few_ordinals_show_their_words(line: str, sentences: int) -> None:
+    """Here numbers seldom are ordinals, but October follows one."""
+    profile = describe_source(FEW, FEW)
+    assert NUMBER not in profile.abbreviations
+    assert profile.ordinal_words == ["Oktober"]
+    assert len(profile.parts(line)) == sentences
+    assert profile.affixes(line).head == ""
