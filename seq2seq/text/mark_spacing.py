@@ -26,6 +26,7 @@ from seq2seq.text.sentences import (
     Words,
     begins_sentence,
     ends_in_abbreviation,
+    ends_in_letter_with_stop,
     next_visible,
 )
 
@@ -152,7 +153,10 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
-        is_shortened = is_joined_dot and ends_in_abbreviation(text, match.start(), abbreviations)
+        is_shortened = is_joined_dot and (
+            ends_in_abbreviation(text, match.start(), abbreviations)
+            or (ends_in_letter_with_stop(text, match.start()) and match.end() < len(text))
+        )
         if not is_ellipsis and not is_shortened:
             yield match
 

@@ -379,8 +379,14 @@ def _habits_before_lower(line: str, habits: SentenceHabits) -> SentenceHabits:
 
 
 def _continues_in_lower_case(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
-    """Return whether a sentence continues after a mark, with a word in lower case."""
-    return is_lower(boundary["next"]) and not _ends_before_lower(line, boundary, habits)
+    """Return whether a sentence continues after a mark, with a word in lower case.
+
+    A sign may be before that word as a token, such as the first of `& lt ;`.
+    """
+    following = boundary["next"]
+    if following in SIGNS and line[boundary.end() + 1 : boundary.end() + 2].isspace():
+        following = next_visible(line, boundary.end() + 1)
+    return is_lower(following) and not _ends_before_lower(line, boundary, habits)
 
 
 def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
@@ -396,7 +402,7 @@ def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabit
     if end != ".":
         return True
     word = _word_before(line, boundary.start())
-    if word[-2:-1] == ".":  # as in `Ph.D.`
+    if _has_stops(word):
         return False
     return habits.words is None or are_words(word, habits.words)
 
@@ -531,6 +537,15 @@ def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) ->
     """Return whether the word before a place, where a full stop is, is a shortened one."""
     word = word_key(_word_before(text, end))
     return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
+
+
+def ends_in_letter_with_stop(text: str, end: int) -> bool:
+    """Return whether the word before a place has full stops of its own, as `Ph.D` has."""
+    return _has_stops(_word_before(text, end))
+
+
+def _has_stops(word: str) -> bool:
+    return word[-2:-1] == "."
 
 
 def _word_before(text: str, end: int) -> str:

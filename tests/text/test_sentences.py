@@ -381,6 +381,20 @@ def test_the_time_of_brackets_and_quotations_grows_with_the_length_of_a_line(uni
     assert growth(lambda size: split_sentences(texts[size], KNOWN), 6_000) < LINEAR
 
 
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("it is old . & lt ; em & gt ;", 1),
+        ("It is old. & it is new.", 1),
+        ("It is old. & He left.", 2),
+        ("It is old. & 5 cars.", 2),
+        ("It is old. #cats", 2),
+    ],
+)
+def test_a_sign_before_lower_case_begins_no_sentence(line: str, count: int) -> None:
+    assert len(split_sentences(line)) == count
+
+
 def test_the_words_after_ordinals_are_found() -> None:
     lines = [
         *["Am 3. Oktober kam er.", "Bis zum 15. Mai."] * 2,
