@@ -295,8 +295,10 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary, habits.words)
         elif boundary["end"] is None:
-            is_label = _is_number_label(line[start:place])
-            is_end = not is_label and not quotations.end_at(place, start)
+            is_closed = quotations.end_at(place, start)
+            opens_next = is_closed and line[place + 1 : place + 2] in QUOTES
+            place += opens_next
+            is_end = not _is_number_label(line[start:place]) and is_closed == opens_next
         elif _continues_in_lower_case(line, boundary, habits_before_lower) or _is_label(
             line, start, boundary.start()
         ):

@@ -386,10 +386,14 @@ class NoteUnknownCharacters(TextStep):
 
     def apply(self, line: Line) -> None:
         for part in line.parts:
-            part.unknown = self._profile.lacking(normalized(part.masked.written))
+            part.unknown = self._profile.lacking(normalized(part.masked.written.strip()))
         unknown = set[str]().union(*(part.unknown for part in line.parts))
         if unknown:
-            line.notes.append(self.notes[0] + "".join(sorted(unknown)))
+            line.notes.append(self.notes[0] + "".join(map(_visible, sorted(unknown))))
+
+
+def _visible(character: str) -> str:
+    return f"U+{ord(character):04X} " if character.isspace() else character
 
 
 class NoteUnknownWords(TextStep):

@@ -261,6 +261,7 @@ def test_ordinals_are_found_among_many_numbers() -> None:
             "\u597d\u3002",
         ],
         ["\u597d\uff08\u597d\u3002\u884c\uff01\uff09\u597d\u3002", "\u884c\u3002"],
+        ['"\u597d\u3002"', '"\u884c\uff01"', "\u597d\u3002"],
         ["He said (it is. So it is.) and left.", "Bye."],
         ["He said “Stop. Go on,” and left.", "I do."],
         ["The car [it is red. It is fast.], a new one, left.", "Bye."],

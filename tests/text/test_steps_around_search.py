@@ -163,6 +163,11 @@ def test_characters_that_the_training_text_lacks_are_noted(translator: Translato
     assert f"{note}:;" in notes
     assert notes[-1] == "such characters that the translation lacks: :;"
     assert translator.translate("😀 buda ki. 😀").notes == []
+    unspaced = Translator(
+        replace(translator.loaded, source=replace(PLAIN, characters=LETTERS.replace(" ", "")))
+    )
+    assert unspaced.translate(" buda. ").notes == []
+    assert f"{note}U+0020 :" in unspaced.translate("buda: ki. ").notes
 
 
 def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:

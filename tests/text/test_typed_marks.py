@@ -83,6 +83,27 @@ def test_a_mark_of_numbers_is_read_as_the_one_that_looks_like_it() -> None:
     assert replace(profile, line_ends="").with_own_marks(f"{word}:") == f"{word}:"
 
 
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [("Armenian", ":"), ("Amharic", "::"), ("Hindi", "|"), ("Hindi", "||"), ("Urdu", "-")],
+)
+@pytest.mark.parametrize("end", ["{1}", "!", "?", ""])
+def test_a_mark_is_read_also_where_the_line_ends_in_another(
+    name: str, typed: str, end: str
+) -> None:
+    word, own = WORDS[name]
+    text = f"{word}{{0}} {word} {word}{end.format('', own)}"
+    assert profile_of(name).with_own_marks(text.format(typed)) == text.format(own)
+
+
+@pytest.mark.parametrize("inner", [": {0}", " | {0}", " - {0}", " + {0}", ", {0}", "-{0}", " *{0}"])
+def test_a_mark_within_a_sentence_stays(inner: str) -> None:
+    for name in ("Hindi", "Urdu"):
+        word, own = WORDS[name]
+        text = word + inner.format(word) + own
+        assert profile_of(name).with_own_marks(text) == text
+
+
 # Marks that Hindi and Amharic texts have in the place of the mark of their script.
 OWN = [("Hindi", "|"), ("Hindi", "||"), ("Amharic", "::"), ("Armenian", ":"), ("Urdu", "-")]
 
@@ -151,7 +172,7 @@ def test_a_mark_of_the_text_alone_ends_its_statements() -> None:
         assert parts == [word + double, f"{word} {word}{double}"]
 
 
-@pytest.mark.parametrize("unit", ["\u0918| ", "|", "\u0918 | ", '"', "\u0918"])
+@pytest.mark.parametrize("unit", ["\u0918| ", "|", "\u0918 | ", '"', "\u0918", "\u060c", "\u00b1"])
 def test_the_time_grows_with_the_length_of_a_line(unit: str) -> None:
     writing = Writing("\u0918\u0964 ", "\u0964")
     texts = {size: unit * (size // len(unit)) + "\u0918|" for size in (40_000, 80_000)}
