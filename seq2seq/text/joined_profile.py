@@ -21,6 +21,7 @@ HABITS = {
     "wordless": "lines without letters",
     "heads": "labels and symbols before sentences",
     "tails": "symbols and numbers after final marks",
+    "brackets": "lines in brackets",
 }
 
 
@@ -110,5 +111,6 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "ordinal_words": _union,
     "apart_quotes": lambda first, second: [mark for mark in first if mark in second],
     "joined_quotes": lambda first, second: "".join(mark for mark in first if mark in second),
+    "brackets": or_,
     "line_ends": lambda first, second: "".join(_known_union(first, second)),
 }

@@ -42,6 +42,7 @@ from seq2seq.text.sentences import (
     has_letters,
     is_quotation,
     split_affixes,
+    split_brackets,
 )
 from seq2seq.text.source_profile import SourceProfile, are_apart
 from seq2seq.text.writing import frequent_characters, has_inner_space
@@ -251,7 +252,10 @@ def _with_labels_and_tails(profile: SourceProfile, text: _TrainingText) -> Sourc
     has_marks_apart = are_apart(profile.src_marks, profile.apart_marks)
     tails = (tail for *_, tail in affixes if not (has_marks_apart and is_quotation(tail)))
     return replace(
-        profile, heads=text.have(parts.head for parts in affixes), tails=text.have(tails)
+        profile,
+        heads=text.have(parts.head for parts in affixes),
+        tails=text.have(tails),
+        brackets=text.have(split_brackets(line).head for line in text.untagged),
     )
 
 

@@ -637,6 +637,21 @@ def split_affixes(
     return Affixes(text[:start], text[start:end], text[end:])
 
 
+def split_brackets(text: str) -> Affixes:
+    """Set aside brackets around a text with letters, and a final mark after them.
+
+    A text that is not all in brackets is all body.
+    """
+    stripped = text.strip()
+    closing = PARTNERS.get(stripped[:1], "") if stripped[:1] not in QUOTES else ""
+    end = stripped.find(closing) if closing else -1
+    inner = stripped[1:end]
+    is_final = len(stripped) - end <= 2 and stripped[end + 1 :] in ("", *MARKS)
+    if end < 0 or not is_final or stripped[0] in inner or not has_letters(inner):
+        return Affixes("", text, "")
+    return Affixes(stripped[0], inner.strip(), stripped[end:])
+
+
 def is_quotation(tail: str) -> bool:
     """Return whether a tail is a quotation mark apart, as in a text of tokens."""
     return tail.strip() in QUOTES

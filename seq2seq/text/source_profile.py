@@ -97,6 +97,7 @@ class SourceProfile:
     ordinal_words: list[str] = field(default_factory=list)  # that follow `3.`, as months do
     apart_quotes: list[str] = field(default_factory=list)  # as in `QuoteSpacing`
     joined_quotes: str = ""
+    brackets: bool = True  # has lines in brackets
     line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
 
     def __post_init__(self) -> None:
@@ -135,6 +136,8 @@ class SourceProfile:
 
     def affixes(self, text: str) -> Affixes:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
+        if not self.brackets and (bracketed := forms.split_brackets(text)).head:
+            return bracketed
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations, self.marks)

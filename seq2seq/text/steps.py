@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from seq2seq.text.characters import MARKS, is_blank, is_letter, normalized
+from seq2seq.text.characters import MARKS, OPENING, PARTNERS, is_blank, is_letter, normalized
 from seq2seq.text.entities import without_entities
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
@@ -163,7 +163,7 @@ class CutSentences(TextStep):
 
 
 class SetAffixesAside(TextStep):
-    """Labels and symbols around a sentence are set aside, but nothing before a prefix."""
+    """Labels, brackets and symbols around it are set aside, but nothing before a prefix."""
 
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
@@ -176,7 +176,8 @@ class SetAffixesAside(TextStep):
         """Set one label, and what follows the text, aside; return whether there was any."""
         head, body, tail = self._profile.affixes(part.masked.text)
         if begins_prefix or any(symbol in head for symbol in self._context.symbols):
-            body = head + body
+            body = f"{head}{body}{tail}" if head in PARTNERS else head + body
+            tail = "" if head in PARTNERS else tail
             head = ""
         part.masked = part.masked._replace(text=body)
         part.head += self._profile.label_in_target(head)
@@ -185,7 +186,8 @@ class SetAffixesAside(TextStep):
 
     def undo(self, part: Part, text: str) -> str:
         """Write them around the translation, which may need a space after a label."""
-        needs_space = part.head[-1:].strip() and is_letter(text[:1])
+        last = part.head[-1:]
+        needs_space = last.strip() and last not in OPENING and is_letter(text[:1])
         head = f"{part.head} " if needs_space else part.head
         return f"{head}{text}{part.tail}".strip()
 
