@@ -235,6 +235,8 @@ class SourceProfile:
     def lacking(self, text: str) -> str:
         """Return the characters that the text hardly has, but for placeholders of names."""
         characters = set(self.without_entities(text))
+        if self._writing.knows_all(characters):  # as those of most lines
+            return ""
         unknown = (c for c in sorted(characters) if not self._writing.knows(c))
         return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
 

@@ -61,6 +61,10 @@ class Writing:
         """Return whether the text has a character."""
         return not self._characters or character in self._characters
 
+    def knows_all(self, characters: Iterable[str]) -> bool:
+        """Return whether the text has all of these characters."""
+        return not self._characters or self._characters.issuperset(characters)
+
     def mark_like(self, mark: str) -> str:
         """Return the mark of the text that ends the same kind of sentence, or ""."""
         return self._mark_of_kind.get(kind_of_mark(mark), "")
