@@ -34,6 +34,21 @@ def without_entities(text: str) -> str:
     return _ENTITY.sub(lambda entity: character_of(entity[0]) or entity[0], text)
 
 
+def letters_read(text: str) -> str:
+    """Replace the entities of a text that are letters or digits, such as `&eacute;`."""
+    return _ENTITY.sub(_letter_or_entity, text) if "&" in text else text
+
+
+def _letter_or_entity(entity: re.Match[str]) -> str:
+    character = character_of(entity[0])
+    return character if character.isalnum() else entity[0]
+
+
+def entities_blanked(text: str) -> str:
+    """Return a text of the same length with spaces in the place of entities."""
+    return _ENTITY.sub(lambda entity: " " * len(entity[0]), text) if "&" in text else text
+
+
 @dataclass(frozen=True)
 class Entities:
     """Entities that a text writes in the place of their characters."""

@@ -21,6 +21,7 @@ HABITS = {
     "wordless": "lines without letters",
     "heads": "labels and symbols before sentences",
     "tails": "symbols and numbers after final marks",
+    "brackets": "lines in brackets",
 }
 
 
@@ -56,6 +57,11 @@ def _union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*first, *second)))
 
 
+def _union_of_marks(first: str, second: str) -> str:
+    """Return the marks of both; one that the first types twice is there twice."""
+    return first + "".join(mark for mark in second if mark not in first)
+
+
 def _known_union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Return the entries of both, or none if those of one are unknown."""
     return _union(first, second) if first and second else []
@@ -73,12 +79,12 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "copied_forms": _union,
     "translated_forms": _union,
     "final_marks": _known_union,  # none: lines without one are usual
-    "marks": lambda first, second: "".join(_union(first, second)),
+    "marks": _union_of_marks,
     "knows_case": and_,
     "capitalised": _union,
     "initials": lambda first, second: "".join(_union(first, second)),
     "characters": lambda first, second: "".join(sorted(_known_union(first, second))),
-    "src_marks": lambda first, second: "".join(_union(first, second)),
+    "src_marks": _union_of_marks,
     "opening_marks": lambda first, second: "".join(_union(first, second)),
     "inner_marks": lambda first, second: "".join(_union(first, second)),
     "closing_marks": lambda first, second: "".join(_union(first, second)),
@@ -86,7 +92,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "joined_marks": lambda first, second: "".join(mark for mark in first if mark in second),
     "inner_spaces": or_,
     "tgt_characters": lambda first, second: "".join(sorted(_known_union(first, second))),
-    "tgt_marks": lambda first, second: "".join(_union(first, second)),
+    "tgt_marks": _union_of_marks,
     "wordless": or_,
     "heads": or_,
     "tails": or_,
@@ -103,4 +109,8 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "frequent_words": _union,
     "entities": _union,
     "ordinal_words": _union,
+    "apart_quotes": lambda first, second: [mark for mark in first if mark in second],
+    "joined_quotes": lambda first, second: "".join(mark for mark in first if mark in second),
+    "brackets": or_,
+    "line_ends": lambda first, second: "".join(_known_union(first, second)),
 }

@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice, takewhile
 
-from seq2seq.text.characters import MARKS
+from seq2seq.text.characters import AFTER_MARKS, MARKS
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.known_words import frequent_words, record_of
 from seq2seq.text.learned_sentences import (
+    count_words,
     endings_of,
     find_abbreviations,
     find_marks,
@@ -32,15 +33,16 @@ from seq2seq.text.line_properties import (
 )
 from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import any_of
+from seq2seq.text.quote_spacing import QuoteSpacing
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
 from seq2seq.text.sentences import (
-    NUMBER,
     SentenceHabits,
     count_sentences,
     has_letters,
     is_quotation,
     split_affixes,
+    split_brackets,
 )
 from seq2seq.text.source_profile import SourceProfile, are_apart
 from seq2seq.text.writing import frequent_characters, has_inner_space
@@ -55,6 +57,7 @@ MAX_CAPITALISED = 8_000  # words that have capitals within lines, some 80 kB
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 COUNTED = 0.99  # least share of pairs with as many sentences on both sides
 _LETTERS = re.compile(r"[^\W\d_]+")
+_CLOSING = f"{AFTER_MARKS} "  # after a final mark
 
 
 def describe_source(
@@ -92,24 +95,43 @@ class _Side:
     @cached_property
     def endings(self) -> list[str]:
         """Return the final mark of each line, with white space before it."""
-        return endings_of(self.lines)
+        own_marks = self.further_marks
+        return endings_of(self.lines, own_marks) if own_marks else self._usual_endings
 
     @cached_property
     def further_marks(self) -> str:
         """Return the marks that end sentences, besides those of Unicode."""
-        return find_marks(self.lines, self.endings)
+        return find_marks(self.lines, self._usual_endings)
+
+    @cached_property
+    def _usual_endings(self) -> list[str]:
+        return endings_of(self.lines)
 
     @cached_property
     def abbreviations(self) -> list[str]:
         """Return the words that nearly always have a full stop, without it."""
-        return find_abbreviations(self.lines)
+        return find_abbreviations(self.lines, self._word_counts)
+
+    @cached_property
+    def words_after_ordinals(self) -> list[str]:
+        """Return the words that often follow a number with a full stop."""
+        return words_after_ordinals(self.lines, self._word_counts)
+
+    @cached_property
+    def _word_counts(self) -> Counter[str]:
+        return count_words(self.lines)
 
     def final_marks(self, least: float) -> str:
         """Return the marks with which more than `least` lines end, the most frequent one first."""
         endings = Counter(map(str.strip, self.endings))
-        known = MARKS + self.further_marks
-        marks = [mark for mark, count in endings.most_common() if len(mark) == 1 and count > least]
-        return "".join(mark for mark in marks if mark in known)
+        marks = [mark for mark, count in endings.most_common() if count > least]
+        return "".join(mark for mark in marks if mark in self._known_marks)
+
+    @cached_property
+    def _known_marks(self) -> frozenset[str]:
+        """Return the marks of Unicode, and those of the text, which it may type twice."""
+        own = Counter(self.further_marks)
+        return frozenset((*MARKS, *(mark * count for mark, count in own.items())))
 
 
 class _TrainingText:
@@ -131,7 +153,9 @@ class _TrainingText:
     def sentence_habits(self) -> SentenceHabits:
         """Return how the source side writes the ends of sentences."""
         return SentenceHabits(
-            frozenset(self.src.abbreviations), further_marks=self.src.further_marks
+            frozenset(self.src.abbreviations),
+            further_marks=self.src.further_marks,
+            ordinal_words=frozenset(self.src.words_after_ordinals),
         )
 
     def have(self, properties: Iterable[object]) -> bool:
@@ -164,6 +188,7 @@ def _with_characters(profile: SourceProfile, text: _TrainingText) -> SourceProfi
 def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
     """Add which marks end lines, quote and join words, and the spaces before them."""
     quotes = QuotesAndDashes.of(text.src.lines, text.least)
+    quote_spacing = QuoteSpacing.of(text.src.lines, text.least)
     spacing = MarkSpacing.of(text.src.lines, text.least, text.sentence_habits.abbreviations)
     return replace(
         profile,
@@ -176,20 +201,28 @@ def _with_marks(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
         closing_marks=quotes.closing,
         apart_marks=list(spacing.apart),
         joined_marks=spacing.joined,
+        apart_quotes=list(quote_spacing.apart),
+        joined_quotes=quote_spacing.joined,
+        line_ends=_line_ends(text),
     )
+
+
+def _line_ends(text: _TrainingText) -> str:
+    """Return the characters but letters and digits with which more than a few lines end."""
+    ends = Counter(line.rstrip(_CLOSING)[-1:] for line in text.src.lines)
+    return "".join(sorted(c for c, count in ends.items() if count > text.least and not c.isalnum()))
 
 
 def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
     """Add how many sentences lines and their translations have, and what does not end one."""
     src = text.src
     counts = sorted(count_sentences(line, text.sentence_habits) for line in src.lines)
-    has_ordinals = NUMBER in src.abbreviations
     return replace(
         profile,
         sentences=counts[len(counts) - 1 - int(RARE * len(counts))],
         abbreviations=src.abbreviations,
         tgt_abbreviations=text.tgt.abbreviations,
-        ordinal_words=words_after_ordinals(src.lines) if has_ordinals else [],
+        ordinal_words=src.words_after_ordinals,
         equal_sentences=_are_equally_many(text),
     )
 
@@ -219,7 +252,10 @@ def _with_labels_and_tails(profile: SourceProfile, text: _TrainingText) -> Sourc
     has_marks_apart = are_apart(profile.src_marks, profile.apart_marks)
     tails = (tail for *_, tail in affixes if not (has_marks_apart and is_quotation(tail)))
     return replace(
-        profile, heads=text.have(parts.head for parts in affixes), tails=text.have(tails)
+        profile,
+        heads=text.have(parts.head for parts in affixes),
+        tails=text.have(tails),
+        brackets=text.have(split_brackets(line).head for line in text.untagged),
     )
 
 

@@ -1,13 +1,15 @@
 """Ends of sentences of a training text, learned: abbreviations, ordinals and final marks."""
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-from seq2seq.text.characters import CLOSING, MARKS
-from seq2seq.text.sentences import BEFORE_WORDS, NUMBER, split_ending, word_key
+from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES
+from seq2seq.text.sentences import BEFORE_WORDS, NUMBER, SIGNS, split_ending, word_key
 
+_NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 _DOTTED = re.compile(rf"(?<![^\s{BEFORE_WORDS}])([^\s{BEFORE_WORDS}]+)\.(?=\s+[{BEFORE_WORDS}]*\w)")
 _AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
@@ -22,34 +24,61 @@ UNMARKED = 0.01  # share of source lines without a final mark below which a text
 COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
 
 
-def endings_of(lines: Iterable[str]) -> list[str]:
-    """Return the final mark of each line, with white space before it; "" if it has none."""
-    return [split_ending(line).mark for line in lines]
+def endings_of(lines: Iterable[str], own_marks: str = "") -> list[str]:
+    """Return the final mark of each line, with white space before it; "" if it has none.
+
+    `own_marks` are those of the text, as `find_marks` returns them.
+    """
+    return [split_ending(line, own_marks).mark for line in lines]
 
 
 def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
     """Return the marks, besides MARKS, that end lines of a text and hardly occur elsewhere.
 
-    The Greek question mark is one, which Unicode knows as a semicolon.
+    The Greek question mark is one, which Unicode knows as a semicolon, and what is typed for the
+    mark of a script, such as `|` in Hindi. One that most of these lines have twice is returned
+    twice.
     """
-    ends = Counter(map(str.strip, endings))
+    ends = Counter(
+        ending.strip() or _final_symbol(line) for line, ending in zip(lines, endings, strict=True)
+    )
     marks = list[str]()
     for mark, count in ends.items():
         is_unknown = len(mark) == 1 and mark not in MARKS
         if is_unknown and count >= UNMARKED * len(lines):
-            occurrences = sum(line.count(mark) for line in lines)
-            marks += [mark] * (count >= END_SHARE * occurrences)
+            runs = sum(map(len, map(re.compile(f"{re.escape(mark)}+").findall, lines)))
+            twice = sum(split_ending(line, mark).mark.strip() == 2 * mark for line in lines)
+            marks += [mark * (2 if 2 * twice > count else 1)] * (count >= END_SHARE * runs)
     return "".join(sorted(marks))
 
 
-def find_abbreviations(lines: Iterable[str]) -> list[str]:
+def _final_symbol(line: str) -> str:
+    """Return the symbol after a word that a line ends in, if symbols such as it may be marks."""
+    text = line.rstrip()
+    symbol = text[-1:]
+    word = text.rstrip(symbol).rstrip()
+    return symbol if may_be_final(symbol) and word[-1:].isalpha() else ""
+
+
+def may_be_final(mark: str) -> bool:
+    """Return whether a mark or a symbol that ends no sentences elsewhere may end one."""
+    is_mark = mark != "" and unicodedata.category(mark) in ("Po", "Sm")
+    return is_mark and mark not in _NEVER_FINAL and not unicodedata.mirrored(mark)
+
+
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """Return how often a text has each word, with the full stops after it."""
+    return _counts(_WORD, lines)
+
+
+def find_abbreviations(lines: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return the words of a text that nearly always have a full stop, within its lines, sorted.
 
-    NUMBER among them means that numbers are often written with one, as ordinals are in German.
+    `counts` are those of `count_words`. NUMBER among the abbreviations means that numbers are often
+    written with a full stop, as ordinals are in German.
     """
-    lines = list(lines)
     words = Counter[str]()
-    for word, count in _counts(_WORD, lines).items():
+    for word, count in counts.items():
         words[word_key(word.rstrip("."))] += count
     dotted = Counter[str]()
     for word, count in _counts(_DOTTED, filter(_has_inner_stop, lines)).items():
@@ -64,15 +93,16 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
-def words_after_ordinals(lines: Iterable[str]) -> list[str]:
-    """Return the words of a text that often follow a number with a full stop, as months do."""
-    lines = list(lines)
-    words = _counts(_WORD, lines)
+def words_after_ordinals(lines: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+    """Return the words of a text that often follow a number with a full stop, as months do.
+
+    `counts` are those of `count_words`.
+    """
     after = _counts(_AFTER_ORDINAL, filter(_has_inner_stop, lines))
     often = [
         word
         for word, count in after.most_common(_MAX_ABBREVIATIONS)
-        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * words[word])
+        if count >= max(_MIN_COUNT, _ORDINAL_SHARE * counts.get(word, 0))
     ]
     return sorted(often)
 

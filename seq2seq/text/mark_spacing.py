@@ -26,6 +26,7 @@ from seq2seq.text.sentences import (
     Words,
     begins_sentence,
     ends_in_abbreviation,
+    ends_in_letter_with_stop,
     next_visible,
 )
 
@@ -89,11 +90,14 @@ class MarkSpacing(NamedTuple):
 
     def _space(self, match: re.Match[str]) -> str:
         """Return the space before marks: none, the one of the text, or the usual one for none."""
-        mark = match["marks"][0]
+        return self.space_before(match["marks"][0], match["space"])
+
+    def space_before(self, mark: str, space: str) -> str:
+        """Return the space before a mark as the text has it, for the one that is written there."""
         if mark in self.joined:
             return ""
         usual = next((marked[:-1] for marked in self.apart if marked[-1] == mark), "")
-        return match["space"] or usual
+        return space or usual
 
 
 @cache
@@ -149,7 +153,10 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
             continue
         is_ellipsis = match["marks"].startswith("..")
         is_joined_dot = match["space"] == "" and match["marks"] == "."
-        is_shortened = is_joined_dot and ends_in_abbreviation(text, match.start(), abbreviations)
+        is_shortened = is_joined_dot and (
+            ends_in_abbreviation(text, match.start(), abbreviations)
+            or (ends_in_letter_with_stop(text, match.start()) and match.end() < len(text))
+        )
         if not is_ellipsis and not is_shortened:
             yield match
 

@@ -41,6 +41,7 @@ def _kind_of(mark: str) -> Kind:
 
 
 _KINDS = {mark: _kind_of(mark) for mark in (*QUOTES, *APOSTROPHES, *DASHES)}
+DOUBLE_MARKS = frozenset(mark for mark, kind in _KINDS.items() if kind == "double")
 
 
 @cache
@@ -127,6 +128,11 @@ def _places(text: str) -> Iterator[tuple[re.Match[str], Place]]:
         yield match, _place_of(match, is_begun)
         doubles += kind == "double"
         singles += kind == "single" and not all(map(is_in_word, _neighbours(match)))
+
+
+def places_of_doubles(text: str) -> Iterator[tuple[re.Match[str], Place]]:
+    """Yield the double quotation marks of a text, each with its place."""
+    return ((match, place) for match, place in _places(text) if match[0] in DOUBLE_MARKS)
 
 
 def _place_of(match: re.Match[str], is_begun: bool) -> Place:

@@ -123,6 +123,11 @@ def _first_ordinal() -> re.Pattern[str]:
 
 
 @cache
+def _letters() -> re.Pattern[str]:
+    return re.compile(r"[^\W\d_]+")
+
+
+@cache
 def _word_from() -> re.Pattern[str]:
     """Return the pattern of what a word has from some place on."""
     return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
@@ -148,16 +153,22 @@ def _partnered() -> re.Pattern[str]:
 def _tail(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a final mark and what closes its sentence, where no word follows.
 
-    The number of a footnote is no word.
+    The number of a footnote is no word. A further mark that is given twice is one if it is typed
+    twice, such as `||`.
     """
+    twice = "".join(rf" {re.escape(mark * 2)} |" for mark in _typed_twice(further_marks))
     return re.compile(
         rf"""
-        (?: \.{{2,}} | [{MARKS}{re.escape(further_marks)}] )
+        (?: \.{{2,}} |{twice} [{MARKS}{re.escape(further_marks)}] )
         (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
         (?: (?=[{RAISED}]) | (?!\w) )
         """,
         re.VERBOSE,
     )
+
+
+def _typed_twice(marks: str) -> list[str]:
+    return sorted(mark for mark, count in Counter(marks).items() if count > 1)
 
 
 @cache
@@ -235,6 +246,7 @@ class SentenceHabits(NamedTuple):
     further_marks: str = ""  # besides MARKS
     words: Words | None = None  # of the text, in lower case; None: not known
     joins_stops: bool = False  # no space is before its full stops
+    ordinal_words: Container[str] = ()  # that follow `3.`, as months do
 
 
 USUAL_HABITS = SentenceHabits()
@@ -250,9 +262,10 @@ def split_sentences(
     where white space follows, or a capital letter at once, and then anything but closing
     punctuation or (unless `before_lower`) a lower-case letter. A full stop ends no sentence after
     initials (`J.`), a Latin word without a vowel (`Dr.`), an abbreviation (a common one, or given
-    without its full stop) or the number of a label (`Step 1.`), nor before a digit, unless that
-    begins a label (`2)`). Before lower case it ends none after a word that the text lacks (`ca.`).
-    Within brackets that a sentence continues after, no sentence ends.
+    without its full stop) or the number of a label (`Step 1.`), between a number and one of
+    `ordinal_words`, nor before a digit, unless that begins a label (`2)`). Before lower case it
+    ends none after a word that the text lacks (`ca.`). Within brackets that a sentence continues
+    after, no sentence ends.
     """
     parts = []
     start = 0
@@ -282,8 +295,10 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary, habits.words)
         elif boundary["end"] is None:
-            is_label = _is_number_label(line[start:place])
-            is_end = not is_label and not quotations.end_at(place, start)
+            is_closed = quotations.end_at(place, start)
+            opens_next = is_closed and line[place + 1 : place + 2] in QUOTES
+            place += opens_next
+            is_end = not _is_number_label(line[start:place]) and is_closed == opens_next
         elif _continues_in_lower_case(line, boundary, habits_before_lower) or _is_label(
             line, start, boundary.start()
         ):
@@ -366,8 +381,14 @@ def _habits_before_lower(line: str, habits: SentenceHabits) -> SentenceHabits:
 
 
 def _continues_in_lower_case(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
-    """Return whether a sentence continues after a mark, with a word in lower case."""
-    return is_lower(boundary["next"]) and not _ends_before_lower(line, boundary, habits)
+    """Return whether a sentence continues after a mark, with a word in lower case.
+
+    A sign may be before that word as a token, such as the first of `& lt ;`.
+    """
+    following = boundary["next"]
+    if following in SIGNS and line[boundary.end() + 1 : boundary.end() + 2].isspace():
+        following = next_visible(line, boundary.end() + 1)
+    return is_lower(following) and not _ends_before_lower(line, boundary, habits)
 
 
 def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabits) -> bool:
@@ -383,7 +404,7 @@ def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabit
     if end != ".":
         return True
     word = _word_before(line, boundary.start())
-    if word[-2:-1] == ".":  # as in `Ph.D.`
+    if _has_stops(word):
         return False
     return habits.words is None or are_words(word, habits.words)
 
@@ -494,9 +515,17 @@ def _ends_sentence(
         stop -= 1
     if ends_in_abbreviation(line, stop, habits.abbreviations):
         return False
+    if line[stop - 1].isdecimal() and _is_before(boundary, habits.ordinal_words):
+        return False
     is_label = _item().match(line, boundary.end()) is not None
     begins = bool(boundary["opening"] or boundary["dash"])
     return begins or is_label or not boundary["next"].isdigit()
+
+
+def _is_before(boundary: re.Match[str], words: Container[str]) -> bool:
+    """Return whether one of the words follows a boundary at once."""
+    word = _letters().match(boundary.string, boundary.end())
+    return word is not None and word[0] in words
 
 
 def next_visible(text: str, start: int) -> str:
@@ -510,6 +539,15 @@ def ends_in_abbreviation(text: str, end: int, abbreviations: Collection[str]) ->
     """Return whether the word before a place, where a full stop is, is a shortened one."""
     word = word_key(_word_before(text, end))
     return is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS
+
+
+def ends_in_letter_with_stop(text: str, end: int) -> bool:
+    """Return whether the word before a place has full stops of its own, as `Ph.D` has."""
+    return _has_stops(_word_before(text, end))
+
+
+def _has_stops(word: str) -> bool:
+    return word[-2:-1] == "."
 
 
 def _word_before(text: str, end: int) -> str:
@@ -533,29 +571,35 @@ class Ending(NamedTuple):
     closing: str  # quotation marks, brackets and white space after it
 
 
-def split_ending(text: str) -> Ending:
-    """Split a text at its final mark, if it has one."""
+def split_ending(text: str, own_marks: str = "") -> Ending:
+    """Split a text at its final mark, if it has one.
+
+    One of `own_marks`, those of a training text alone, may be a symbol or be typed several times.
+    """
     end = len(text)
     while end and (
         text[end - 1] in _QUOTATION or unicodedata.category(text[end - 1]) in _CLOSING_CATEGORIES
     ):
         end -= 1
     last = text[end - 1 : end]
+    is_own = last != "" and last in own_marks
     is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
-    start = len(text[: end - 1].rstrip()) if is_mark else end
+    before = text[:end].rstrip(last) if is_own else text[: end - 1]
+    start = len(before.rstrip()) if is_own or is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
 
 
-def lacks_mark(text: str) -> bool:
-    """Return whether a text has words, and no punctuation mark at its end."""
+def lacks_mark(text: str, own_marks: str = "") -> bool:
+    """Return whether a text has words, and neither punctuation nor one of the marks at its end."""
     has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
-    return has_words and not split_ending(text).mark
+    return has_words and not split_ending(text, own_marks).mark
 
 
 def without_mark(text: str, marks: Iterable[str]) -> str:
     """Remove the final mark of a text if it is one of `marks`; initials and ellipses keep it."""
-    body, mark, closing = split_ending(text)
-    if mark.strip() not in {usual.strip() for usual in marks} or not mark:
+    usual_marks = {usual.strip() for usual in marks}
+    body, mark, closing = split_ending(text, "".join(usual_marks - _USUAL_ENDINGS))
+    if mark.strip() not in usual_marks or not mark:
         return text
     if body.endswith(mark) or (mark == "." and _ABBREVIATED.search(body[-16:])):
         return text
@@ -591,6 +635,21 @@ def split_affixes(
     start = _end_of_head(text)
     end = _start_of_tail(text, start, further_marks, abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
+
+
+def split_brackets(text: str) -> Affixes:
+    """Set aside brackets around a text with letters, and a final mark after them.
+
+    A text that is not all in brackets is all body.
+    """
+    stripped = text.strip()
+    closing = PARTNERS.get(stripped[:1], "") if stripped[:1] not in QUOTES else ""
+    end = stripped.find(closing) if closing else -1
+    inner = stripped[1:end]
+    is_final = len(stripped) - end <= 2 and stripped[end + 1 :] in ("", *MARKS)
+    if end < 0 or not is_final or stripped[0] in inner or not has_letters(inner):
+        return Affixes("", text, "")
+    return Affixes(stripped[0], inner.strip(), stripped[end:])
 
 
 def is_quotation(tail: str) -> bool:

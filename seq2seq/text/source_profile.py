@@ -10,7 +10,7 @@ from itertools import takewhile
 from seq2seq.text import sentences as forms
 from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, numbers_of
-from seq2seq.text.entities import Entities, without_entities
+from seq2seq.text.entities import Entities, entities_blanked, letters_read, without_entities
 from seq2seq.text.known_words import KnownWords, check_record, words_of
 from seq2seq.text.line_properties import (
     WORDS,
@@ -22,6 +22,7 @@ from seq2seq.text.line_properties import (
     untagged,
 )
 from seq2seq.text.mark_spacing import MarkSpacing
+from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
     Affixes,
@@ -64,9 +65,9 @@ class SourceProfile:
     copied_forms: list[str] = field(default_factory=list)
     translated_forms: list[str] = field(default_factory=list)
     final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
-    marks: str = ""  # that end sentences, besides those of Unicode
+    marks: str = ""  # that end sentences, besides those of Unicode; twice if typed twice, as `||`
     characters: str = ""  # in the lines; unusual ones only if they are frequent
-    src_marks: str = ""  # with which lines end, the most frequent one first
+    src_marks: str = ""  # with which lines end, the most frequent one first, likewise
     opening_marks: str = ""  # as in `QuotesAndDashes`
     inner_marks: str = ""
     closing_marks: str = ""
@@ -94,6 +95,10 @@ class SourceProfile:
     frequent_words: list[str] = field(default_factory=list)  # of both cases, in lower case
     entities: list[str] = field(default_factory=list)  # as in `Entities`
     ordinal_words: list[str] = field(default_factory=list)  # that follow `3.`, as months do
+    apart_quotes: list[str] = field(default_factory=list)  # as in `QuoteSpacing`
+    joined_quotes: str = ""
+    brackets: bool = True  # has lines in brackets
+    line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -122,6 +127,7 @@ class SourceProfile:
             further_marks=self.marks,
             words=self._known if self.known_words else None,
             joins_stops="." in self.joined_marks,
+            ordinal_words=frozenset(self.ordinal_words),
         )
 
     def copies(self, line: str) -> bool:
@@ -130,13 +136,15 @@ class SourceProfile:
 
     def affixes(self, text: str) -> Affixes:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
+        if not self.brackets and (bracketed := forms.split_brackets(text)).head:
+            return bracketed
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations, self.marks)
         if self.ordinal_words and forms.begins_with_ordinal(text, self.ordinal_words):
             body = head + body
             head = ""
-        if self._has_marks_apart and forms.is_quotation(tail):
+        if forms.is_quotation(tail) and (self._has_marks_apart or has_open_quotation(body)):
             body += tail
             tail = ""
         body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
@@ -188,7 +196,7 @@ class SourceProfile:
 
         White space becomes a space, a compatibility character its NFKC form, or the other way
         round, unless it is the number of a footnote after a mark; a digit, a quotation mark, a dash
-        and a final mark become those of the text, with the space before them; an uncased letter
+        and a final mark become those of the text, with the space beside them; an uncased letter
         loses marks; what is invisible is removed. Entities are read before, by
         `without_entities`, and are written again where the text has them.
         """
@@ -198,6 +206,7 @@ class SourceProfile:
         line = self._with_known_characters(line)
         habits = self.sentence_habits
         line = self._mark_spacing.written(line, habits.abbreviations, habits.words)
+        line = self._quote_spacing.written(line, self._mark_spacing)
         return self.with_entities(line)
 
     def without_entities(self, line: str) -> str:
@@ -207,9 +216,9 @@ class SourceProfile:
     def with_own_marks(self, line: str) -> str:
         """Return a line with the final mark of its script for one typed for it, as `|` for a danda.
 
-        That mark is one which the text never has.
+        That mark is one with which no line of the text ends.
         """
-        return with_own_marks(line, self._writing) if self.characters else line
+        return with_own_marks(line, self._writing, self.line_ends) if self.characters else line
 
     def with_entities(self, line: str) -> str:
         """Return a line of characters with the entities that the text has."""
@@ -226,13 +235,16 @@ class SourceProfile:
     def lacking(self, text: str) -> str:
         """Return the characters that the text hardly has, but for placeholders of names."""
         characters = set(self.without_entities(text))
+        if self._writing.knows_all(characters):  # as those of most lines
+            return ""
         unknown = (c for c in sorted(characters) if not self._writing.knows(c))
         return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
-        characters = self.without_entities(text)
-        start = next((place for place, c in enumerate(characters) if c.isalnum()), 0)
+        characters = letters_read(text)
+        blanked = entities_blanked(characters)
+        start = next((place for place, c in enumerate(blanked) if c.isalnum()), 0)
         word = characters[start:].partition(" ")[0]
         is_small = word.islower() and not _ADDRESS.search(word)
         return self.with_entities(self._with_capital_at(characters, start)) if is_small else text
@@ -253,9 +265,10 @@ class SourceProfile:
 
     def without_capitals(self, text: str) -> str:
         """Return a text in capitals as the training text writes its words."""
-        text = _LETTERS.sub(lambda word: self._written(word[0]), text)
-        start = next((place for place, c in enumerate(text) if c.isalpha()), len(text))
-        return self._with_capital_at(text, start)
+        text = _LETTERS.sub(lambda word: self._written(word[0]), letters_read(text))
+        blanked = entities_blanked(text)
+        start = next((place for place, c in enumerate(blanked) if c.isalpha()), len(text))
+        return self.with_entities(self._with_capital_at(text, start))
 
     def _written(self, word: str) -> str:
         """Return a word in capitals as the text writes it, Turkish I without a dot."""
@@ -340,6 +353,10 @@ class SourceProfile:
         return MarkSpacing(self.apart_marks, self.joined_marks)
 
     @cached_property
+    def _quote_spacing(self) -> QuoteSpacing:
+        return QuoteSpacing(self.apart_quotes, self.joined_quotes)
+
+    @cached_property
     def _tgt_writing(self) -> Writing:
         return Writing(self.tgt_characters, self.tgt_marks)
 
@@ -352,7 +369,7 @@ class SourceProfile:
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
         text = self.without_entities(line.removeprefix(tag or ""))
-        if self.final_marks and forms.lacks_mark(text):
+        if self.final_marks and forms.lacks_mark(text, self.marks):
             return line.rstrip() + self.final_marks[0]
         return line
 
@@ -373,14 +390,14 @@ class SourceProfile:
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
         notes = []
-        text = untagged(line, self.tags)
+        text = without_entities(untagged(line, self.tags))
         if not self.capitals and in_capitals(text):
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
             notes.append("words in title case, which the training text hardly has")
         elif not (self.lower or self.begins_in_capitals) and in_lower_case(text):
             notes.append("all in lower case, which the training text hardly has")
-        if self.tagged and text == line:
+        if self.tagged and untagged(line, self.tags) == line:
             notes.append(f"no tag such as {self.tags[0]}, unlike lines of the training text")
         if self.scripts and not line.isascii():
             unknown = sorted(set(scripts_of(line)) - set(self.scripts))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from seq2seq.text.characters import MARKS, is_blank, is_letter, normalized
+from seq2seq.text.characters import MARKS, OPENING, PARTNERS, is_blank, is_letter, normalized
+from seq2seq.text.entities import without_entities
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
 from seq2seq.text.line_properties import in_capitals
@@ -162,7 +163,7 @@ class CutSentences(TextStep):
 
 
 class SetAffixesAside(TextStep):
-    """Labels and symbols around a sentence are set aside, but nothing before a prefix."""
+    """Labels, brackets and symbols around it are set aside, but nothing before a prefix."""
 
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
@@ -175,7 +176,8 @@ class SetAffixesAside(TextStep):
         """Set one label, and what follows the text, aside; return whether there was any."""
         head, body, tail = self._profile.affixes(part.masked.text)
         if begins_prefix or any(symbol in head for symbol in self._context.symbols):
-            body = head + body
+            body = f"{head}{body}{tail}" if head in PARTNERS else head + body
+            tail = "" if head in PARTNERS else tail
             head = ""
         part.masked = part.masked._replace(text=body)
         part.head += self._profile.label_in_target(head)
@@ -184,7 +186,8 @@ class SetAffixesAside(TextStep):
 
     def undo(self, part: Part, text: str) -> str:
         """Write them around the translation, which may need a space after a label."""
-        needs_space = part.head[-1:].strip() and is_letter(text[:1])
+        last = part.head[-1:]
+        needs_space = last.strip() and last not in OPENING and is_letter(text[:1])
         head = f"{part.head} " if needs_space else part.head
         return f"{head}{text}{part.tail}".strip()
 
@@ -292,7 +295,7 @@ class ReadCapitals(TextStep):
     notes = ("read in lower case; the translation is written in capitals",)
 
     def apply(self, line: Line) -> None:
-        text = line.text.removeprefix(line.parts[0].tag)
+        text = without_entities(line.text.removeprefix(line.parts[0].tag))
         is_unusual = not self._profile.capitals and in_capitals(text)
         if not is_unusual or line.is_constrained or not self._profile.knows_case:
             return
@@ -385,10 +388,14 @@ class NoteUnknownCharacters(TextStep):
 
     def apply(self, line: Line) -> None:
         for part in line.parts:
-            part.unknown = self._profile.lacking(normalized(part.masked.written))
+            part.unknown = self._profile.lacking(normalized(part.masked.written.strip()))
         unknown = set[str]().union(*(part.unknown for part in line.parts))
         if unknown:
-            line.notes.append(self.notes[0] + "".join(sorted(unknown)))
+            line.notes.append(self.notes[0] + "".join(map(_visible, sorted(unknown))))
+
+
+def _visible(character: str) -> str:
+    return f"U+{ord(character):04X} " if character.isspace() else character
 
 
 class NoteUnknownWords(TextStep):

@@ -1,37 +1,98 @@
 """A mark that is typed for the final mark of a script, which many keyboards lack.
 
-Such as `:` in Armenian, `::` in Amharic and `|` in Hindi: the line ends in it after a word of a
-script beyond ASCII, the training text hardly has it, and has a final mark that is not ASCII.
+Such as `:` in Armenian, `::` in Amharic, `|` in Hindi and `-` in Urdu: the line ends in it after a
+word of a script beyond ASCII, no line of the training text does, and that has a final mark that is
+not ASCII. Within a line that ends in another mark, and in one whose training text has the mark
+within lines, it is one that is typed twice, looks like the mark of the script, or is a symbol.
 """
 
 import re
 import unicodedata
+from functools import cache
+from pathlib import Path
 
-from seq2seq.text.characters import APOSTROPHES, COMMAS, MARKS, QUOTES
-from seq2seq.text.sentences import SIGNS, is_symbol
+from seq2seq.text.characters import PUNCTUATION, QUOTES
+from seq2seq.text.learned_sentences import may_be_final
+from seq2seq.text.sentences import is_symbol
 from seq2seq.text.writing import Writing
 
-_NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
-_QUOTES = "".join(QUOTES)
 
+def with_own_marks(text: str, writing: Writing, line_ends: str = "") -> str:
+    """Return a text with the final mark of its script for the one that was typed.
 
-def with_own_marks(text: str, writing: Writing) -> str:
-    """Return a text with the final mark of its script for the one that was typed."""
+    `line_ends` are the characters with which lines of the training text end; "": unknown.
+    """
     own = writing.mark_like(".")
     if own == "" or own.isascii() or text.isascii():
         return text
     end = _end_of_mark(text)
     body = text[:end]
-    typed = body[-1:]
-    if writing.knows(typed) or not _may_be_final(typed):
-        return text
-    word = body.rstrip(typed)
-    run = body[len(word) :]
-    last = word.rstrip()[-1:]
-    if last.isascii() or unicodedata.category(last)[0] not in "LM":
-        return text
-    after_word = rf"(?<=[^\x00-\x7f])(\s?){re.escape(run)}(?=$|[\s{re.escape(_QUOTES)}])"
-    return re.sub(after_word, rf"\g<1>{own}", body) + text[end:]
+    is_typed = _TypedMarks(own, writing, line_ends)
+    final = next((m for m in _runs().finditer(body) if m.end() == end), None)
+    final_run = final["run"] if final is not None and is_typed(final, is_final=True) else ""
+
+    def read(match: re.Match[str]) -> str:
+        is_as_final = match["run"] == final_run and not is_typed.is_dash_apart(match)
+        is_own = is_as_final or is_typed(match, is_final=False)
+        return match["space"] + own if is_own else match[0]
+
+    return _runs().sub(read, body) + text[end:]
+
+
+class _TypedMarks:
+    """Tells whether a mark after a word was typed for the final mark of a script, `own`."""
+
+    def __init__(self, own: str, writing: Writing, line_ends: str) -> None:
+        self._similar = _looks_like(own)
+        self._writing = writing
+        self._line_ends = line_ends
+
+    def __call__(self, match: re.Match[str], *, is_final: bool) -> bool:
+        mark = match["mark"]
+        is_similar = mark == self._similar
+        is_repeated = match["run"] != mark
+        if not (is_similar or may_be_final(mark)) or self.is_dash_apart(match):
+            return False
+        if self._writing.knows(mark):
+            is_unusual = self._line_ends != "" and mark not in self._line_ends
+            if not (is_unusual and (is_similar or is_repeated)):
+                return False
+        is_joined = match["space"] == ""
+        is_symbol_or_similar = is_similar or unicodedata.category(mark) == "Sm"
+        return is_final or is_repeated or (is_joined and is_symbol_or_similar)
+
+    def is_dash_apart(self, match: re.Match[str]) -> bool:
+        """Return whether a mark is a dash after a space, or several."""
+        is_dash = unicodedata.category(match["mark"]) == "Pd"
+        return is_dash and (match["space"] != "" or match["run"] != match["mark"])
+
+
+@cache
+def _runs() -> re.Pattern[str]:
+    """Return the pattern of a mark, once or several times, after a word beyond ASCII."""
+    symbols = "".join(c for c in map(chr, range(0x80)) if unicodedata.category(c) == "Sm")
+    marks = re.escape(PUNCTUATION + symbols)
+    return re.compile(
+        rf"""
+        (?<= [^\x00-\x7f{marks}] )
+        (?P<space> \s? )
+        (?P<run> (?P<mark> [{marks}] ) (?P=mark)* )
+        (?= $ | [\s{re.escape("".join(QUOTES))}] )
+        """,
+        re.VERBOSE,
+    )
+
+
+def _looks_like(mark: str) -> str:
+    """Return the ASCII mark that Unicode calls confusable with the mark of a script, or ""."""
+    return _lookalikes().get(mark, "")
+
+
+@cache
+def _lookalikes() -> dict[str, str]:
+    path = Path(__file__).with_name("confusable_terminals.txt")
+    pairs = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {chr(int(mark, 16)): chr(int(similar, 16)) for mark, similar in pairs}
 
 
 def _end_of_mark(text: str) -> int:
@@ -40,9 +101,3 @@ def _end_of_mark(text: str) -> int:
     while end and (text[end - 1].isspace() or text[end - 1] in QUOTES or is_symbol(text[end - 1])):
         end -= 1
     return end
-
-
-def _may_be_final(mark: str) -> bool:
-    """Return whether a mark or a symbol that ends no sentences elsewhere may end one."""
-    is_mark = mark != "" and unicodedata.category(mark) in ("Po", "Sm")
-    return is_mark and mark not in _NEVER_FINAL and not unicodedata.mirrored(mark)

@@ -47,6 +47,8 @@ def is_unusual(character: str) -> bool:
 class Writing:
     """Characters of a text, its final marks (the most frequent ones first), and its spaces.
 
+    A final mark that the text types twice is given twice.
+
     Of a text without known characters, all are known.
     """
 
@@ -58,6 +60,10 @@ class Writing:
     def knows(self, character: str) -> bool:
         """Return whether the text has a character."""
         return not self._characters or character in self._characters
+
+    def knows_all(self, characters: Iterable[str]) -> bool:
+        """Return whether the text has all of these characters."""
+        return not self._characters or self._characters.issuperset(characters)
 
     def mark_like(self, mark: str) -> str:
         """Return the mark of the text that ends the same kind of sentence, or ""."""
@@ -193,9 +199,10 @@ class Writing:
 
         A mark of the text alone, which is none by Unicode, ends statements if no other does.
         """
-        marks = {self._kind_of(mark): mark for mark in reversed(self._marks)}
+        typed = {self._kind_of(mark): mark for mark in reversed(self._marks)}
+        marks = {kind: mark * self._marks.count(mark) for kind, mark in typed.items()}
         own = marks.pop("", "")
-        if own and own not in MARKS:
+        if own and own[0] not in MARKS:
             marks.setdefault("statement", own)
         return marks
 

@@ -79,10 +79,47 @@ def test_entities_that_a_text_lacks_are_characters(line: str, read: str) -> None
     assert usual(describe_source(text, text), line) == read
 
 
+CAPITALS = ["It is &amp; so.", "He left."] * 60
+
+
+@pytest.mark.parametrize(
+    ("training", "line", "read"),
+    [
+        (TOKENS, "it is &amp;quot; so .", "it is &quot; so ."),
+        (TOKENS, "&amp;amp; so .", "&amp; so ."),
+        (CAPITALS, "it is &amp;quot; so.", "It is &quot; so."),
+        (CAPITALS, "&amp;quot; so.", "&quot; So."),
+        (CAPITALS, "&amp;lt; so.", "&lt; So."),
+        (CAPITALS, "&lt; so.", "&lt; So."),
+    ],
+)
+def test_an_entity_is_read_once_in_a_line(training: list[str], line: str, read: str) -> None:
+    assert parts_of(describe_source(training, training), line) == [read]
+
+
+def test_an_entity_is_read_once_in_a_training_text() -> None:
+    text = ["It is &amp;quot; so.", "It is &amp; so."] * 60
+    profile = describe_source(text, text)
+    assert profile.entities == ["&amp;"]
+    assert set("&quot;") <= set(profile.characters)
+    assert '"' not in profile.characters
+
+
 def test_an_entity_begins_in_no_capital() -> None:
     text = [line[0].upper() + line[1:] for line in TOKENS]
     profile = describe_source(text, text)
     assert profile.with_capital("&quot; he left") == "&quot; He left"
+    accented = [*CAPITALS, *["&Eacute;t&eacute; &eacute;t&eacute;."] * 60]
+    profile = describe_source(accented, accented)
+    assert profile.with_capital("&eacute;t&eacute;.") == "&Eacute;t&eacute;."
+
+
+def test_a_line_in_capitals_may_have_entities() -> None:
+    text = [line[0].upper() + line[1:] for line in TOKENS]
+    profile = describe_source(text, text)
+    line = "&quot; HE LEFT . &quot;"
+    assert profile.notes(line) == ["all in capitals, which the training text hardly has"]
+    assert parts_of(profile, line) == ["&quot; He left . &quot;"]
 
 
 PIECES = ["&", ";", "&quot;", '"', "a", " ", "#", "3", "4", "lt", "amp"]

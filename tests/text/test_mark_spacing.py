@@ -37,6 +37,8 @@ def test_a_text_is_written_as_it_is(text: str) -> None:
         (FRENCH, "Quoi?! (Vraiment?) http://a.b/?c", "Quoi ?! (Vraiment ?) http://a.b/?c"),
         (FRENCH, "Il est 10:30 .", "Il est 10:30."),
         (TOKENS, "Tom left, didn't he? No.", "Tom left , didn't he ? No ."),
+        (TOKENS, "my ph.d. student left. bye", "my ph.d. student left . bye"),
+        (TOKENS, "see ted.com. and a ph.d.", "see ted.com . and a ph.d ."),
         (TOKENS, "Mr. Smith of the U.S. has 3.5.", "Mr. Smith of the U.S. has 3.5 ."),
         ("no marks at all", "Tom left ?", "Tom left ?"),
         ("both? and ?", "Tom left ? Yes?", "Tom left ? Yes?"),

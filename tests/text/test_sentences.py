@@ -3,8 +3,12 @@
 import pytest
 from cases.growth import LINEAR, growth
 
-from seq2seq.text.learned_sentences import find_abbreviations, words_after_ordinals
+from seq2seq.text.learned_sentences import count_words, find_abbreviations, words_after_ordinals
 from seq2seq.text.sentences import NUMBER, SentenceHabits, split_affixes, split_sentences
+
+
+def abbreviations_of(lines: list[str]) -> list[str]:
+    return find_abbreviations(lines, count_words(lines))
 
 
 @pytest.mark.parametrize(
@@ -171,9 +175,9 @@ def test_abbreviations_are_words_with_a_full_stop_within_lines() -> None:
             "It is it, and it was it.",
         ],
     ]
-    assert find_abbreviations(lines) == ["Prof"]
+    assert abbreviations_of(lines) == ["Prof"]
     ordinals = ["Am 15. August.", "Am 3. Mai kam er.", "Es sind 20 Tage."]
-    assert find_abbreviations(ordinals) == [NUMBER]
+    assert abbreviations_of(ordinals) == [NUMBER]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ def test_the_time_of_cutting_grows_with_the_length_of_a_line(line: tuple[str, st
 
 def test_the_time_of_finding_abbreviations_grows_with_the_length_of_a_word() -> None:
     lines = {size: ["a.b" + "x" * size] for size in (20_000, 40_000)}
-    assert growth(lambda size: find_abbreviations(lines[size]), 20_000) < LINEAR
+    assert growth(lambda size: abbreviations_of(lines[size]), 20_000) < LINEAR
 
 
 @pytest.mark.parametrize(
@@ -236,13 +240,13 @@ def test_the_full_stop_of_an_abbreviation_before_a_number_begins_no_tail() -> No
 
 def test_ordinals_are_found_among_many_numbers() -> None:
     lines = ["Es sind 20 Tage bis dahin."] * 95 + ["Er kam am 15. August an."] * 5
-    assert find_abbreviations(lines) == [NUMBER]
+    assert abbreviations_of(lines) == [NUMBER]
     several = [
         *["I saw the cat and it was old. The cat and the old dog saw me."] * 20,
         *["It is 30. She left the old cat."] * 3,
         *["There are 20 cats here."] * 90,
     ]
-    assert NUMBER not in find_abbreviations(several)
+    assert NUMBER not in abbreviations_of(several)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +261,7 @@ def test_ordinals_are_found_among_many_numbers() -> None:
             "\u597d\u3002",
         ],
         ["\u597d\uff08\u597d\u3002\u884c\uff01\uff09\u597d\u3002", "\u884c\u3002"],
+        ['"\u597d\u3002"', '"\u884c\uff01"', "\u597d\u3002"],
         ["He said (it is. So it is.) and left.", "Bye."],
         ["He said “Stop. Go on,” and left.", "I do."],
         ["The car [it is red. It is fast.], a new one, left.", "Bye."],
@@ -377,10 +382,24 @@ def test_the_time_of_brackets_and_quotations_grows_with_the_length_of_a_line(uni
     assert growth(lambda size: split_sentences(texts[size], KNOWN), 6_000) < LINEAR
 
 
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("it is old . & lt ; em & gt ;", 1),
+        ("It is old. & it is new.", 1),
+        ("It is old. & He left.", 2),
+        ("It is old. & 5 cars.", 2),
+        ("It is old. #cats", 2),
+    ],
+)
+def test_a_sign_before_lower_case_begins_no_sentence(line: str, count: int) -> None:
+    assert len(split_sentences(line)) == count
+
+
 def test_the_words_after_ordinals_are_found() -> None:
     lines = [
         *["Am 3. Oktober kam er.", "Bis zum 15. Mai."] * 2,
         *["Er ist 30. Sie ist 20."] * 3,
         *["Sie kam."] * 200,
     ]
-    assert words_after_ordinals(lines) == ["Mai", "Oktober"]
+    assert words_after_ordinals(lines, count_words(lines)) == ["Mai", "Oktober"]

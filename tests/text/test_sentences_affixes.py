@@ -3,7 +3,13 @@
 import pytest
 
 from seq2seq.text.learned_profile import describe_source
-from seq2seq.text.sentences import has_letters, split_affixes, split_sentences
+from seq2seq.text.sentences import (
+    NUMBER,
+    has_letters,
+    split_affixes,
+    split_brackets,
+    split_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -128,3 +134,54 @@ def test_a_number_is_an_ordinal_before_words_that_follow_ordinals(line: str, hea
     assert profile.affixes(line).head == head
     plain = [line.replace("3. ", "").replace("1. ", "") for line in GERMAN]
     assert describe_source(plain, plain).affixes("3. Oktober ist da.").head == "3. "
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("(It is so.)", ("(", "It is so.", ")")),
+        ("(It is so).", ("(", "It is so", ").")),
+        ("\uff08\u732b\u3002\uff09", ("\uff08", "\u732b\u3002", "\uff09")),
+        ("[It is so]", ("[", "It is so", "]")),
+        ("(It) is (so)", None),
+        ("(It (or he) is so)", None),
+        ("(5)", None),
+        ("(It is so) he", None),
+        ("(It is so", None),
+        ("It is so)", None),
+        (":)", None),
+        ("“It is so.”", None),
+    ],
+)
+def test_brackets_around_a_text_are_set_aside(
+    line: str, parts: tuple[str, str, str] | None
+) -> None:
+    assert split_brackets(line) == (parts or ("", line, ""))
+    plain = describe_source(["It is so."] * 200, ["x"] * 200)
+    bracketed = describe_source(["(It is so.)", "It is (so)."] * 100, ["x"] * 200)
+    assert not plain.brackets
+    assert bracketed.brackets
+    assert parts is None or plain.affixes(line) == parts
+    assert parts is None or bracketed.affixes(line).head == ""
+
+
+FEW = [*GERMAN[:2], *["Am 3. Oktober ist es da."] * 2, *["Es sind 20 Tage."] * 900]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("Es ist der 3. Oktober 1990.", 1),
+        ("3. Oktober ist da.", 1),
+        ("Es sind 20. Oktober kommt.", 1),
+        ("Es sind 20. Der Oktober kommt.", 2),
+        ("Es ist da. Oktober kommt.", 2),
+    ],
+)
+def test_few_ordinals_show_their_words(line: str, sentences: int) -> None:
+    """Here numbers seldom are ordinals, but October follows one."""
+    profile = describe_source(FEW, FEW)
+    assert NUMBER not in profile.abbreviations
+    assert profile.ordinal_words == ["Oktober"]
+    assert len(profile.parts(line)) == sentences
+    assert profile.affixes(line).head == ""

@@ -67,6 +67,20 @@ def test_an_unknown_mark_alone_is_translated_as_it_is() -> None:
         assert profile.affixes(text) == ("", text, "")
 
 
+def test_brackets_are_put_back(translator: Translator) -> None:
+    profile = replace(PLAIN, characters=LETTERS + "()", brackets=False)
+    without = Translator(replace(translator.loaded, source=profile))
+    first, second = without.translate(["buda ki.", "Modu na."])
+    translated = without.translate(["(buda ki.)", "(buda ki.) (Modu na.)", "1. (buda ki.)"])
+    assert [translation.text for translation in translated] == [
+        f"({first.text})",
+        f"({first.text}) ({second.text})",
+        f"1. ({first.text})",
+    ]
+    assert without.translate("(buda ki.)", prefixes="nu").text.startswith("nu")
+    assert translated[0].notes == []
+
+
 def test_nothing_is_put_before_a_prefix(translator: Translator) -> None:
     assert translator.translate(f"1. {LINE}", prefixes="nu").text.startswith("nu")
 
@@ -163,6 +177,11 @@ def test_characters_that_the_training_text_lacks_are_noted(translator: Translato
     assert f"{note}:;" in notes
     assert notes[-1] == "such characters that the translation lacks: :;"
     assert translator.translate("😀 buda ki. 😀").notes == []
+    unspaced = Translator(
+        replace(translator.loaded, source=replace(PLAIN, characters=LETTERS.replace(" ", "")))
+    )
+    assert unspaced.translate(" buda. ").notes == []
+    assert f"{note}U+0020 :" in unspaced.translate("buda: ki. ").notes
 
 
 def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:
