@@ -12,7 +12,7 @@ COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir --constraint /tmp/requirements.lock \
        numpy onnx onnxruntime protobuf sentencepiece \
        pydantic pyyaml safetensors \
-       fastapi h11 jinja2 python-multipart uvicorn uvloop \
+       fastapi h11 jinja2 python-multipart uvicorn \
        prometheus-client \
     && pip install --no-cache-dir --no-deps /wheels/*.whl \
     && useradd --system --no-create-home --uid 10001 seq2seq

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -35,6 +36,7 @@ _OTHER_FILES = 200  # besides connections
 _LAST_BODIES = 1.0  # seconds for bodies that are still arriving at a shutdown
 _TO_CLOSE = 0.1  # of the time of a request, for what a shutdown has cancelled to end
 _TO_EXIT = 0.05  # likewise, for the process to end
+_TURN = 5e-4  # seconds for which a thread computes while another one waits
 _TO_LOG = 0.5  # seconds for the last line of the log
 _DESCRIPTION = (
     "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
@@ -129,6 +131,21 @@ class _Deadline:
             os._exit(1)
 
 
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Let the interpreter's threads take turns more often than usual.
+
+    The event loop lets others run at each of the ten system calls of a connection, and has to wait
+    for 5 ms after each while two of them compute.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
 class _Server(uvicorn.Server):
     """Server that a signal stops, and that then returns instead of raising the signal again."""
 
@@ -139,7 +156,7 @@ class _Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until a signal, and for a limited time after it."""
-        with self._deadline.watched():
+        with self._deadline.watched(), _short_turns():
             super().run(sockets=sockets)
 
     @contextmanager
@@ -201,6 +218,7 @@ def server_for(app: Guard, longest_request: float) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         access_log=False,
+        loop="asyncio",  # uvloop accepts one connection between two steps of all others
         log_config=None,
         server_header=False,
         proxy_headers=False,
