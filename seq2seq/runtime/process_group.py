@@ -157,8 +157,10 @@ def process_group() -> Iterator[ProcessGroup]:
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
         dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
+        group = ProcessGroup(rank, size, store)
+        group.barrier()  # one that fails before all are connected would break their connections
     try:
-        yield ProcessGroup(rank, size, store)
+        yield group
     except (Exception, KeyboardInterrupt) as error:
         if rank == 0:
             reports_errors()  # claims the report before the others learn of the failure
