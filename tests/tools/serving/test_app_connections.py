@@ -1,5 +1,6 @@
 """Connections: bounds on headers, waiting and pipelining; a client that only listens."""
 
+import asyncio
 import contextlib
 import json
 import resource
@@ -93,8 +94,15 @@ def test_a_client_that_does_not_ask_is_disconnected(
 def test_a_client_that_does_not_read_its_answer_is_disconnected(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The answer is larger than the buffers of both systems."""
     closed_connections = []
-    lost = connection.Connection.connection_lost
+    made, lost = connection.Connection.connection_made, connection.Connection.connection_lost
+
+    def made_with_small_buffer(self: connection.Connection, transport: asyncio.Transport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
+        made(self, transport)
+
+    monkeypatch.setattr(connection.Connection, "connection_made", made_with_small_buffer)
     monkeypatch.setattr(
         connection.Connection,
         "connection_lost",
