@@ -28,6 +28,7 @@ SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
 SHARED_CHARACTERS = 2_048  # of all clients in such a batch
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
 _CONSTRAINED = 3  # times the work of a usual line
+_SAMPLED = 2  # times the work of a hypothesis of beam search
 _MBR_PAIRS = 50  # comparisons of hypotheses that cost as much as a usual line
 
 
@@ -75,8 +76,9 @@ class Search:
         usual = self.translator.decoding.beam_size
         sampling = self.settings.sampling
         hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
+        times = 1 if sampling is None else _SAMPLED
         compared = hypotheses**2 / _MBR_PAIRS if self.settings.mbr is not None else 0.0
-        searched = max(1.0, (hypotheses + 2 * (self.n_best - 1)) / usual)
+        searched = max(1.0, (times * hypotheses + 2 * (self.n_best - 1)) / usual)
         if self.constrained or self.settings.glossary is not None:
             searched *= _CONSTRAINED
         return max(searched, self.settings.groups) + compared
