@@ -171,9 +171,12 @@ def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     return load_pairs([str(tiny_runs["bahdanau"])], ModelOptions("cpu"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
-    """Start a server with the defaults; tests must not change its state."""
+    """Start a server with the defaults; tests must not change its state.
+
+    It ends with the module, as tests of others set the clock that its event loop reads, too.
+    """
     from cases.server import serve
 
     with serve(tiny_pairs) as server:

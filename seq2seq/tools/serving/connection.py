@@ -32,12 +32,19 @@ class Connection(H11Protocol):
         self._unread = 0  # bytes of the answer that the client has not taken
         self._watching = self.loop.call_later(IDLE, self._watch)
         if len(self.connections) > MAX_CONNECTIONS:
-            peers = [peer for peer in self.connections if isinstance(peer, Connection)]
-            waiting = [peer for peer in peers if peer.is_incomplete and peer is not self]
-            held = Counter(peer.address for peer in waiting)
-            waiting.sort(key=lambda peer: (-held[peer.address], peer._since))
-            for peer in waiting[: 1 + MAX_CONNECTIONS // _CLOSED_TOGETHER]:
-                peer.transport.abort()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Close connections that wait, if too many are open besides those that are being closed."""
+        peers = [peer for peer in self.connections if isinstance(peer, Connection)]
+        peers = [peer for peer in peers if not peer.transport.is_closing()]
+        if len(peers) <= MAX_CONNECTIONS:
+            return
+        waiting = [peer for peer in peers if peer.is_incomplete and peer is not self]
+        held = Counter(peer.address for peer in waiting)
+        waiting.sort(key=lambda peer: (-held[peer.address], peer._since))
+        for peer in waiting[: 1 + MAX_CONNECTIONS // _CLOSED_TOGETHER]:
+            peer.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watching.cancel()
