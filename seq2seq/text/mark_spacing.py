@@ -6,7 +6,7 @@ apart, with the space that is most frequent there.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Self
 
@@ -53,16 +53,7 @@ class MarkSpacing(NamedTuple):
         for line in lines:
             for match in _marks_after_words(line, abbreviations):
                 spaces[match["marks"][0]][match["space"]] += 1
-        apart = list[str]()
-        joined = ""
-        for mark, counts in sorted(spaces.items()):
-            enough = max(least, NEARLY_ALWAYS * counts.total())
-            joined_count = counts.pop("", 0)
-            if joined_count > enough:
-                joined += mark
-            elif counts.total() > enough:
-                apart.append(max(counts, key=lambda space: (counts[space], space)) + mark)
-        return cls(apart, joined)
+        return cls(*usual_spaces(spaces, least))
 
     def written(self, text: str, abbreviations: Collection[str], words: Words | None = None) -> str:
         """Return a text with the marks after its words as the training text writes them.
@@ -98,6 +89,25 @@ class MarkSpacing(NamedTuple):
             return ""
         usual = next((marked[:-1] for marked in self.apart if marked[-1] == mark), "")
         return space or usual
+
+
+def usual_spaces(spaces: Mapping[str, Counter[str]], least: float) -> tuple[Sequence[str], str]:
+    """Return the marks that a text nearly always writes apart, each with its space, and joined.
+
+    `spaces` has for each mark how often the text has which space beside it, "" for none: more than
+    `least` times in one way, or the mark is left out.
+    """
+    apart = list[str]()
+    joined = ""
+    for mark, counts in sorted(spaces.items()):
+        enough = max(least, NEARLY_ALWAYS * counts.total())
+        joined_count = counts[""]
+        if joined_count > enough:
+            joined += mark
+        elif counts.total() - joined_count > enough:
+            usual = max(filter(None, counts), key=lambda space: (counts[space], space))
+            apart.append(usual + mark)
+    return apart, joined
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from seq2seq.text.characters import COMMAS, MARKS
-from seq2seq.text.mark_spacing import NEARLY_ALWAYS, MarkSpacing
+from seq2seq.text.mark_spacing import MarkSpacing, usual_spaces
 from seq2seq.text.quotes_and_dashes import DOUBLE_MARKS, places_of_doubles
 
 _FOLLOWING = re.compile(rf"(\s?)([{MARKS}{re.escape(COMMAS)}])(?=\s|$)")
@@ -28,18 +28,9 @@ class QuoteSpacing(NamedTuple):
         spaces = defaultdict[str, Counter[str]](Counter)
         for line in lines:
             for match, is_opening in _quotations(line):
-                inner = line[match.end() : match.end() + 1] if is_opening else _before(match)
-                spaces[match[0]][inner if inner.isspace() else ""] += 1
-        apart = list[str]()
-        joined = ""
-        for mark, counts in sorted(spaces.items()):
-            enough = max(least, NEARLY_ALWAYS * counts.total())
-            joined_count = counts.pop("", 0)
-            if joined_count > enough:
-                joined += mark
-            elif counts.total() > enough:
-                apart.append(max(counts, key=lambda space: (counts[space], space)) + mark)
-        return cls(apart, joined)
+                place = match.end() if is_opening else match.start() - 1
+                spaces[match[0]][_space_at(line, place)] += 1
+        return cls(*usual_spaces(spaces, least))
 
     def written(self, text: str, marks: MarkSpacing) -> str:
         """Return a text with its quotations as the training text writes them.
@@ -49,36 +40,31 @@ class QuoteSpacing(NamedTuple):
         known = {*self.joined, *(mark[-1] for mark in self.apart)}
         if known.isdisjoint(text):  # as most lines are
             return text
+        own_marks = MarkSpacing(self.apart, self.joined)
         pieces = list[str]()
         end = 0
         for match, is_opening in _quotations(text):
             if match[0] not in known:
                 continue
-            space = self._space(match[0])
             before = text[end : match.start()]
+            end = match.end()
             if is_opening:
-                pieces += before, match[0]
-                end = match.end()
-                inner = text[end : end + 1]
-                pieces.append(space and (inner if inner.isspace() else space))
-                end += inner.isspace()
+                inner = _space_at(text, end)
+                pieces += before, match[0], own_marks.space_before(match[0], inner)
+                end += len(inner)
             else:
-                inner = before[-1:] if before[-1:].isspace() else ""
-                pieces += before.rstrip() if inner else before, space and (inner or space), match[0]
-                following = _FOLLOWING.match(text, match.end())
-                end = match.end()
-                if following is not None:
+                inner = _space_at(before, -1)
+                pieces += before.rstrip(), own_marks.space_before(match[0], inner), match[0]
+                if following := _FOLLOWING.match(text, end):
                     pieces += marks.space_before(following[2], following[1]), following[2]
                     end = following.end()
         return "".join((*pieces, text[end:]))
 
-    def _space(self, mark: str) -> str:
-        """Return the space within a mark, "" for none."""
-        return next((apart[:-1] for apart in self.apart if apart[-1] == mark), "")
 
-
-def _before(match: re.Match[str]) -> str:
-    return match.string[max(0, match.start() - 1) : match.start()]
+def _space_at(text: str, place: int) -> str:
+    """Return the character at a place if it is a space, "" otherwise or if there is none."""
+    character = text[place:][:1]
+    return character if character.isspace() else ""
 
 
 def _quotations(line: str) -> Iterator[tuple[re.Match[str], bool]]:
