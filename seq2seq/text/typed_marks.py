@@ -1,9 +1,14 @@
-"""A mark that is typed for the final mark of a script, which many keyboards lack.
+"""Final marks that are typed for those of a script, which many keyboards lack.
 
-Such as `:` in Armenian, `::` in Amharic, `|` in Hindi and `-` in Urdu: the line ends in it after a
-word of a script beyond ASCII, no line of the training text does, and that has a final mark that is
-not ASCII. Within a line that ends in another mark, and in one whose training text has the mark
-within lines, it is one that is typed twice, looks like the mark of the script, or is a symbol.
+Such as `:` in Armenian, `::` in Amharic, `|` in Hindi and `-` in Urdu. The training text has a
+final mark beyond ASCII; after a word beyond ASCII, another mark is read as that one:
+
+- at the end of a line, if no line of the training text ends in it;
+- within a line that ends in the same mark;
+- within any other line, if it is typed twice, looks like the mark of the script, or is a symbol.
+
+Where the training text has the other mark within its lines, it is read so only if it is typed twice
+or looks like the mark of the script.
 """
 
 import re
@@ -23,31 +28,33 @@ def with_own_marks(text: str, writing: Writing, line_ends: str = "") -> str:
     `line_ends` are the characters with which lines of the training text end; "": unknown.
     """
     own = writing.mark_like(".")
-    if own == "" or own.isascii() or text.isascii():
+    if own.isascii() or text.isascii():
         return text
     end = _end_of_mark(text)
     body = text[:end]
-    is_typed = _TypedMarks(own, writing, line_ends)
-    final = next((m for m in _runs().finditer(body) if m.end() == end), None)
-    final_run = final["run"] if final is not None and is_typed(final, is_final=True) else ""
+    typed_marks = _TypedMarks(own, writing, line_ends)
+    final = next((match for match in _runs().finditer(body) if match.end() == end), None)
+    is_final_typed = final is not None and typed_marks.include(final, is_final=True)
+    final_run = final["run"] if final is not None and is_final_typed else ""
 
     def read(match: re.Match[str]) -> str:
-        is_as_final = match["run"] == final_run and not is_typed.is_dash_apart(match)
-        is_own = is_as_final or is_typed(match, is_final=False)
-        return match["space"] + own if is_own else match[0]
+        is_as_final = match["run"] == final_run and not typed_marks.is_dash_apart(match)
+        is_typed = is_as_final or typed_marks.include(match, is_final=False)
+        return match["space"] + own if is_typed else match[0]
 
     return _runs().sub(read, body) + text[end:]
 
 
 class _TypedMarks:
-    """Tells whether a mark after a word was typed for the final mark of a script, `own`."""
+    """Marks after a word that are typed for the final mark of a script, `own`."""
 
     def __init__(self, own: str, writing: Writing, line_ends: str) -> None:
         self._similar = _looks_like(own)
         self._writing = writing
         self._line_ends = line_ends
 
-    def __call__(self, match: re.Match[str], *, is_final: bool) -> bool:
+    def include(self, match: re.Match[str], *, is_final: bool) -> bool:
+        """Return whether a mark is one of these: at the end of a line, or within it."""
         mark = match["mark"]
         is_similar = mark == self._similar
         is_repeated = match["run"] != mark
