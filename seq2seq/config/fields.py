@@ -15,7 +15,7 @@ from seq2seq.config.search_options import Bounds
 from seq2seq.runtime import errors, files
 
 KeyPath = tuple[str, ...]
-_SIMILAR = 0.75  # least likeness of a key that is meant
+SIMILAR = 0.75  # least likeness of a key that is meant
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Shorthand(Section):
             return value
         if len(value) > 1:
             raise ValueError(f"takes one {first}, such as {show(dict([*value.items()][:1]))}")
-        if meant := errors.did_you_mean(str(names[0]), cls.model_fields, _SIMILAR):
+        if meant := errors.did_you_mean(str(names[0]), cls.model_fields, SIMILAR):
             raise ValueError(f"has no key {show(names[0])}{meant}")
         return {first: names[0], more[0]: value[names[0]]}
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seq2seq.config.characters import other_form
-from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, section_class
+from seq2seq.config.fields import SIMILAR, KeyPath, Section, Shorthand, section_at, section_class
 
-_SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
+_SIMILAR_ELSEWHERE = 0.85  # least likeness of a key of another section
 _SIMILAR_START = 0.85  # of a key's first word
 _LONGEST = 60  # characters of a name that spelling is compared for
 _KEY_CHARACTERS = f"{string.ascii_lowercase}_"
@@ -34,7 +34,7 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     if (key := _COMMON_NAMES.get(name, "")) in ours:
         return f"; did you mean '{key}' ({ours[key]})?"
     section_keys = getattr(section_at(schema, path[:-1]), "model_fields", {})
-    if close := _close(name, section_keys, _SIMILAR) or _close_start(name, section_keys):
+    if close := _close(name, section_keys, SIMILAR) or _close_start(name, section_keys):
         return _suggest(close)
     elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
     close = _close(name, elsewhere, _SIMILAR_ELSEWHERE) or _close_start(name, elsewhere)

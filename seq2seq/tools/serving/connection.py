@@ -13,7 +13,7 @@ from seq2seq.tools.serving.limits import MAX_CONNECTIONS
 
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
 _PROBE = 0.25  # seconds between probes of a client that sends nothing more
-_CLOSED_TOGETHER = 20  # part of the connections, so that the longest waits are seldom looked for
+_CLOSED_TOGETHER = 20  # one of so many is closed at once: the longest waits are seldom looked for
 
 
 class Connection(H11Protocol):

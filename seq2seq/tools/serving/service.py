@@ -307,7 +307,7 @@ class Service:
     ) -> None:
         """Raise HTTPException for too many lines or characters; dearer searches have more."""
         written = max(sum(line.characters for line in lines), phrases)
-        counted = max(round(sum(line.cost for line in lines) * search.weight), phrases)
+        counted = max(round(work_of(lines) * search.weight), phrases)
         limits = self.limits
         if len(lines) > limits.lines:
             limit = f"the limit is {limits.lines:,} lines per request"
