@@ -33,7 +33,7 @@ SCORING_SECONDS = 15.0  # of a validation text of usual size by one model
 
 
 class Epoch(NamedTuple):
-    """Cost of an epoch of a config on the training text of the user."""
+    """Cost of an epoch of a config that uses every pair of the user's text, whatever its weight."""
 
     seconds: float
     steps: float
