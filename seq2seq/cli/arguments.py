@@ -157,10 +157,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
-def model_options(given: ModelArguments) -> "ModelOptions":
+def model_options(loading: ModelArguments) -> "ModelOptions":
     from seq2seq.inference.loaded_model import ModelOptions
 
-    return ModelOptions(given.device, given.int8, given.float16, given.decoding)
+    return ModelOptions(loading.device, loading.int8, loading.float16, loading.decoding)
 
 
 def add_scores(parser: argparse.ArgumentParser) -> None:
@@ -294,13 +294,13 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
 
 
 def load_translator(
-    models: Sequence[str], given: ModelArguments, beam: int | None = None, n_best: int = 1
+    models: Sequence[str], loading: ModelArguments, beam: int | None = None, n_best: int = 1
 ) -> "Translator":
     """Load the models of a command; raise UserError if its beam is smaller than `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load_with(models, model_options(given))
+        translator = Translator.load_with(models, model_options(loading))
     translator.beam_size(beam, n_best)  # raises before any input is read
     return translator
 

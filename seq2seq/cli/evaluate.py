@@ -83,9 +83,9 @@ class Options:
 
 
 def _says_how_to_translate(options: Options) -> bool:
-    given = options.loading
-    precision = given.int8 or given.float16
-    return bool(options.beam or precision or given.device != "auto" or given.decoding)
+    loading = options.loading
+    precision = loading.int8 or loading.float16
+    return bool(options.beam or precision or loading.device != "auto" or loading.decoding)
 
 
 _EITHER = "evaluate: give either -m RUN or --hyp FILE"
@@ -268,8 +268,8 @@ def _read(options: Options, data: "DataConfig | None") -> tuple[Texts, Texts]:
         paths = [*(options.hyp or sources), *options.ref]
         names = list(map(name_of, paths))
         rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
-        named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-        return named[: -len(options.ref)], named[-len(options.ref) :]
+        texts = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        return texts[: -len(options.ref)], texts[-len(options.ref) :]
     files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
         exported = "is an exported model, which records no text"
@@ -352,8 +352,8 @@ def systems_table(systems: Systems) -> str:
 def _signatures(rows: "Mapping[str, metrics.Score | SystemRow]") -> str:
     from seq2seq.evaluation.metrics import METRICS
 
-    named = [(METRICS[key].name, row.signature) for key, row in rows.items()]
-    return aligned_table(named, "left")
+    signatures = [(METRICS[key].name, row.signature) for key, row in rows.items()]
+    return aligned_table(signatures, "left")
 
 
 def _numbers(score: float, ci: tuple[float, float] | None) -> tuple[str, str]:

@@ -79,7 +79,7 @@ def is_override(text: str) -> bool:
     return "=" in text and not isfile(text)  # noqa: PTH113
 
 
-def named(kind: Callable[[str], Any], text: str) -> Any:
+def nonempty_path(kind: Callable[[str], Any], text: str) -> Any:
     """Return a path of a kind; an empty name, as of a variable that is not set, is refused.
 
     To `Path` it is the working folder.
@@ -129,13 +129,13 @@ def paths_of(values: Iterable[object]) -> list[Path]:
 def named_scores(values: Iterable[object]) -> list[str]:
     """Return the scores outside of the package that options and overrides name."""
     entries = _entries(values)
-    named: list[str] = [entry for entry in entries if isinstance(entry, ScoreName)]
+    scores: list[str] = [entry for entry in entries if isinstance(entry, ScoreName)]
     for word in entries:
         if isinstance(word, Override):
             key, _, value = word.partition("=")
             texts = re.findall(r"[\w.]+:\w+", value) if key.strip() in _SCORE_KEYS else []
-            named += filter(is_score_name, texts)
-    return named
+            scores += filter(is_score_name, texts)
+    return scores
 
 
 def _entries(values: Iterable[object]) -> Sequence[object]:

@@ -19,8 +19,8 @@ from seq2seq.cli.options import (
     PathName,
     Words,
     filled,
-    named,
     named_scores,
+    nonempty_path,
     override_or_path,
     paths_of,
 )
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         settings["formatter_class"] = partial(formatter, max_help_position=30)
         super().__init__(**settings, allow_abbrev=False)
         for kind in (Path, PathName, override_or_path):
-            self.register("type", kind, partial(named, kind))
+            self.register("type", kind, partial(nonempty_path, kind))
 
     def format_help(self) -> str:
         """Return the help, with the command that lists all keys if this one takes overrides."""

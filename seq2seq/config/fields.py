@@ -89,7 +89,7 @@ class Shorthand(Section):
         cls, core: core_schema.CoreSchema, handler: pydantic.GetJsonSchemaHandler
     ) -> dict[str, Any]:
         complete = {**handler.resolve_ref_schema(handler(core))}
-        named = {name: complete.pop(name) for name in ("title", "description")}
+        descriptions = {name: complete.pop(name) for name in ("title", "description")}
         keys = complete["properties"]
         first, *more = keys
         hidden = ("title", "default", "description")
@@ -99,7 +99,7 @@ class Shorthand(Section):
             if name not in hidden
         }
         if cls.SHARED:
-            return {**named, "anyOf": [single, complete]}
+            return {**descriptions, "anyOf": [single, complete]}
         second = {name: value for name, value in keys[more[0]].items() if name != "title"}
         pair: dict[str, Any] = {
             "type": "object",
@@ -108,7 +108,7 @@ class Shorthand(Section):
             "minProperties": 1,
             "maxProperties": 1,
         }
-        return {**named, "anyOf": [single, pair, complete]}
+        return {**descriptions, "anyOf": [single, pair, complete]}
 
 
 def section_class(annotation: object) -> type[Section] | None:

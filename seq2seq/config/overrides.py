@@ -14,8 +14,8 @@ def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     text = text.strip()
     if not equals or not all(path):
         forms = (other_form(character, mark) for character in override for mark in "=:")
-        other = next((f"has {form}; " for form in forms if form), "")
-        raise ValueError(f"{other}expected section.key=value, such as model.dropout=0.2")
+        hint = next((f"has {form}; " for form in forms if form), "")
+        raise ValueError(f"{hint}expected section.key=value, such as model.dropout=0.2")
     section = tree
     for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:

@@ -241,14 +241,14 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     ]
 
 
-def leaves(tree: Tree, above: str = "") -> dict[str, object]:
+def leaves(tree: Tree, parent: str = "") -> dict[str, object]:
     """Return the keys with a value, by their dotted names; entries of lists count from 1."""
     values: dict[str, object] = {}
     for name, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             value = {str(number): entry for number, entry in enumerate(value, start=1)}
         values |= (
-            leaves(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+            leaves(value, f"{parent}{name}.") if isinstance(value, dict) else {parent + name: value}
         )
     return values
 

@@ -62,28 +62,30 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     lines = (line for text in iter_text(path) for line in io.StringIO(text, newline="\n"))
     start = next(lines)
     positions = as_numbers(columns)
-    above = 0
+    skipped_lines = 0
     delimiters = DELIMITERS
-    if (named := _SEPARATOR.fullmatch(start)) is not None:
+    if (separator := _SEPARATOR.fullmatch(start)) is not None:
         start = next(lines, "")
-        delimiters = named[1]
-        above = 1
+        delimiters = separator[1]
+        skipped_lines = 1
     names, delimiter = _header(start, columns, delimiters)
     reader = csv.reader(chain([start], lines), delimiter=delimiter, strict=True)
     try:
         if positions is None:
             next(reader)
-            positions = [_position(names, column, f"{path}:{above + 1}") for column in columns]
+            positions = [
+                _position(names, column, f"{path}:{skipped_lines + 1}") for column in columns
+            ]
         size = len(names)
         for record in filter(None, reader):  # blank lines have no cells
-            place = f"{path}:{above + reader.line_num}"
+            place = f"{path}:{skipped_lines + reader.line_num}"
             if len(record) != size or size <= max(positions):
                 reason = f"the first one {size}. Quote a cell that contains {delimiter!r}"
                 raise UserError(f"{place}: the record has {counted(len(record), 'cell')}, {reason}")
             src, tgt = (as_line(record[position], place) for position in positions)
             yield src, tgt
     except csv.Error as error:
-        reason = f"{path}:{above + reader.line_num}: malformed CSV ({error})."
+        reason = f"{path}:{skipped_lines + reader.line_num}: malformed CSV ({error})."
         raise UserError(f"{reason} Close each quoted cell, and double the quotes in it") from None
 
 

@@ -308,8 +308,8 @@ def _folder_name(files: Texts) -> str:
     """Return a recognisable folder name that is unique to these files."""
     paths = texts.paths_of(files)
     unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
-    named = list(paths.values())[:_NAMED_FILES]
-    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in named]
+    named_paths = list(paths.values())[:_NAMED_FILES]
+    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in named_paths]
     return "-".join([*(name.decode(errors="ignore") for name in names), unique])
 
 

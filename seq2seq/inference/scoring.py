@@ -204,8 +204,8 @@ def _decode_batch(
     log_probs = []
     weights = []
     head_weights = []
-    for before, tokens in pairwise(ids):
-        step = engine.step(rows, before)
+    for previous_tokens, tokens in pairwise(ids):
+        step = engine.step(rows, previous_tokens)
         log_probs.append(engine.log_probs(step, np.arange(len(pairs)), tokens))
         rows = step.rows
         if step.attention is not None:

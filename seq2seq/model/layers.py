@@ -49,8 +49,8 @@ def weight_gradient(grads: Tensor, inputs: Tensor) -> Tensor:
 
 def pad_rows(rows: Tensor, multiple: int) -> Tensor:
     """Append rows of zeros to rows [M, *] up to a multiple."""
-    missing = -len(rows) % multiple
-    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+    padding = -len(rows) % multiple
+    return F.pad(rows, (0, 0, 0, padding)) if padding else rows
 
 
 class ScaledEmbedding(nn.Embedding):

@@ -84,13 +84,13 @@ def _read_decoding(stored: Mapping[str, Any], path: Path) -> Decoding:
 
     Raises UserError for a key of a newer version, and ValueError for what a stranger made up.
     """
-    known = known_fields(Decoding, stored)
+    decoding = known_fields(Decoding, stored)
     for name in stored:
-        if name not in known:
+        if name not in decoding:
             key = shorten(ascii(f"decoding.{name}")[1:-1])
             remedy = "install a newer version or export again with this one"
             raise UserError(f"{path}: has {key}, which this version does not know; {remedy}")
-    return _checked(Decoding(**known))
+    return _checked(Decoding(**decoding))
 
 
 def _checked(decoding: Decoding) -> Decoding:

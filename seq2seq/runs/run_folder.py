@@ -60,11 +60,11 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
 def check_place(folder: Path) -> None:
     """Raise UserError if a run folder is a file, cannot be searched or cannot be created."""
     check_paths(folder, part_of(folder / layout.METRICS))
-    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if above == folder and not folder.is_dir():
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if parent == folder and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
-    if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
+    if parent != folder and not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be created in {parent}; choose another place")
 
 
 def holds_run(folder: Path) -> bool:
@@ -102,8 +102,8 @@ def _check_holds_run(folder: Path) -> None:
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
     # A process that is killed before the run starts leaves these.
-    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
-    if resumable(folder) is not None or all(path.name in left for path in folder.glob("*")):
+    leftovers = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
+    if resumable(folder) is not None or all(path.name in leftovers for path in folder.glob("*")):
         return
     if not holds_run(folder):
         text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"

@@ -85,7 +85,9 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
 def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
-        shapes = [named[name].shape if name in named else None for named in (tensors, expected)]
+        shapes = [
+            weights[name].shape if name in weights else None for weights in (tensors, expected)
+        ]
         if shapes[0] != shapes[1]:
             raise shape_mismatch(path, name)
 

@@ -96,7 +96,7 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     buffer = BytesIO()
     notes = list[str]()
     dpi = float(DPI)
-    with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
+    with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing_glyphs:
         if suffix == ".png":
             width, height = figure.get_size_inches()  # matplotlib fails at 65,536 pixels
             dpi = min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
@@ -106,8 +106,8 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
             figure.savefig(buffer, format=suffix[1:], metadata={date: None})
     if dpi < READABLE_DPI:
         notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {INSTEAD}")
-    if missing and suffix != ".svg":  # its viewer has fonts of its own
-        characters = counted(len(missing), "character")
+    if missing_glyphs and suffix != ".svg":  # its viewer has fonts of its own
+        characters = counted(len(missing_glyphs), "character")
         text = f"no font of matplotlib's contains {characters}, shown as boxes in the {suffix}"
         notes.append(f"{text}; {INSTEAD}")
     return buffer.getvalue(), notes

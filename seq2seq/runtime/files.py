@@ -259,14 +259,14 @@ def _is_same_file(file: os.stat_result, path: Path) -> bool:
 def made_folders(paths: Sequence[Path]) -> Iterator[None]:
     """Make the folders of outputs; after the block, remove those that are empty: it failed."""
     check_paths(*paths)
-    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    new_folders = {parent for path in paths for parent in path.parents if not parent.exists()}
     try:
-        for folder in sorted(missing):
+        for folder in sorted(new_folders):
             with write_errors(folder):
                 folder.mkdir()
         yield
     finally:
-        for folder in sorted(missing, reverse=True):
+        for folder in sorted(new_folders, reverse=True):
             with suppress(OSError):
                 folder.rmdir()
 

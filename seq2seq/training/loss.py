@@ -111,11 +111,11 @@ def coverage_losses(attention_weights: Tensor) -> Tensor:
     al. 2017, eq. 12): it is large if a step attends again to what was attended before.
     """
     if attention_weights.is_cuda and torch.are_deterministic_algorithms_enabled():
-        before = sums_by_product(attention_weights)
+        coverage = sums_by_product(attention_weights)
     else:
-        coverage = attention_weights.cumsum(dim=1)
-        before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
-    return torch.minimum(attention_weights, before).sum(dim=2)
+        sums = attention_weights.cumsum(dim=1)
+        coverage = torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], dim=1)
+    return torch.minimum(attention_weights, coverage).sum(dim=2)
 
 
 def sums_by_product(values: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     repairs = restore(session, state)
     with layout.writing(folder / layout.METRICS):
         problem = run_folder.restore_metrics(folder, session.progress)
-    layout.remove_snapshots(folder, after=session.progress.step)
+    layout.remove_snapshots(folder, last_step=session.progress.step)
     run_folder.remove_parts(folder)
     checkpoint.update_config(folder, session.config)
     repairs += [problem] if problem else []

@@ -43,8 +43,8 @@ def settle_threads(session: TrainingSession) -> list[str]:
     shared = shared_threads()
     notes = list[str]()
     if _may_choose(session):
-        if known := progress.threads or shared.number:
-            torch.set_num_threads(known)
+        if run_threads := progress.threads or shared.number:
+            torch.set_num_threads(run_threads)
         elif not progress.step:
             notes = choose_threads(session)
     number = torch.get_num_threads()

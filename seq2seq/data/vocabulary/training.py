@@ -142,8 +142,8 @@ def _train(
 
 def _size_error(error: str, side: str) -> str:
     """Explain SentencePiece's error about the vocabulary size of a side of the text."""
-    if most := _TOO_LARGE.search(error):
-        return f"is more than {side} text allows; set at most {most[1]}"
+    if match := _TOO_LARGE.search(error):
+        return f"is more than {side} text allows; set at most {match[1]}"
     if least := _TOO_SMALL.search(error):
         return f"is too small for the characters of {side} text; set at least {least[1]}"
     if "char_model_trainer" in error:

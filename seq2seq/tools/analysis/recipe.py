@@ -198,11 +198,11 @@ def _needed_epochs(pairs: int) -> int:
 
 def _attempts(tokens: float) -> Iterator[tuple[Sizes, int]]:
     """Yield sizes of models and batches to try, for an epoch of target tokens, largest first."""
-    most = 50 * round(tokens / _STEPS_PER_EPOCH / 50)  # few tokens a batch make many steps
-    most = max(_FEWEST_TOKENS, min(_MOST_TOKENS, most))
-    yield from ((sizes, most) for sizes in _SIZES)
-    while (most := most // 2) >= _FEWEST_TOKENS:
-        yield _SIZES[-1], most
+    batch_tokens = 50 * round(tokens / _STEPS_PER_EPOCH / 50)  # few tokens a batch make many steps
+    batch_tokens = max(_FEWEST_TOKENS, min(_MOST_TOKENS, batch_tokens))
+    yield from ((sizes, batch_tokens) for sizes in _SIZES)
+    while (batch_tokens := batch_tokens // 2) >= _FEWEST_TOKENS:
+        yield _SIZES[-1], batch_tokens
 
 
 def _data(pairs: batching.EncodedPairs) -> Section:

@@ -192,8 +192,8 @@ def _hold_out(
     with made_folders(outputs["train"]):
         splitting.write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
-    remaining = counted(division.count(0), "pair")
-    say(f"{folder}: {remaining} to train on, {division.count(1):,} held out for validation")
+    train_pairs = counted(division.count(0), "pair")
+    say(f"{folder}: {train_pairs} to train on, {division.count(1):,} held out for validation")
     return held_out
 
 

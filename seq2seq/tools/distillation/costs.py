@@ -58,8 +58,8 @@ def measure_epoch(config: Config, facts: TextFacts, device: torch.device) -> Epo
 def measure(request: DistillationRequest, facts: TextFacts, device: str) -> dict[str, Epoch]:
     """Measure an epoch of each model: the reversed one and students have the user's config."""
     chosen = choose_device(device)
-    own = measure_epoch(request.config, facts, chosen)
-    epochs = dict.fromkeys((PLAIN, REVERSED, STUDENT), own)
+    own_epoch = measure_epoch(request.config, facts, chosen)
+    epochs = dict.fromkeys((PLAIN, REVERSED, STUDENT), own_epoch)
     for number, config in enumerate(request.teachers, start=1):
         epochs[f"teacher-{number}"] = measure_epoch(config, facts, chosen)
     return epochs
@@ -125,18 +125,18 @@ def plan_seconds(plan: StepPlan, epochs: Epochs, jobs: int) -> float:
     return total_seconds(plan, seconds, jobs)
 
 
-def outlines(most: Outline) -> Iterator[Outline]:
+def outlines(largest: Outline) -> Iterator[Outline]:
     """Yield outlines from a wanted one to a plain training, each cheaper than the one before.
 
     First goes the second generation, then the reversed model, then all teachers but one.
     """
-    teachers = most.teachers
-    for generations in range(most.generations, 0, -1):
-        yield most._replace(generations=generations)
-    if most.has_reversed:
+    teachers = largest.teachers
+    for generations in range(largest.generations, 0, -1):
+        yield largest._replace(generations=generations)
+    if largest.has_reversed:
         yield Outline(teachers, False)
     if teachers > 1:
-        yield Outline(1, most.has_reversed)
+        yield Outline(1, largest.has_reversed)
         yield Outline(1, False)
     yield Outline(1, False, 0)
 

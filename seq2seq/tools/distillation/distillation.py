@@ -60,9 +60,9 @@ class Result(NamedTuple):
 
     def gains(self) -> dict[str, float]:
         """Return how much better the result is than each other model or ensemble."""
-        own = self.scores[self.name][self.metric]
+        own_score = self.scores[self.name][self.metric]
         others = ((name, scores[self.metric]) for name, scores in self.scores.items())
-        return {name: own - score for name, score in others if name != self.name}
+        return {name: own_score - score for name, score in others if name != self.name}
 
 
 def prepare(
@@ -219,8 +219,8 @@ def _scores(distillation: Distillation, steps: tuple[Step, ...]) -> dict[str, di
 def ensembles(distillation: Distillation) -> Mapping[str, tuple[str, ...]]:
     """Return the models of each ensemble that is scored."""
     scorings = (step for step in distillation.plan.steps if isinstance(step, ModelScoring))
-    named = {step.name.removeprefix(SCORE): step.models for step in scorings}
-    return {name: named[name] for name in (TEACHERS, STUDENTS) if name in named}
+    models = {step.name.removeprefix(SCORE): step.models for step in scorings}
+    return {name: models[name] for name in (TEACHERS, STUDENTS) if name in models}
 
 
 def begin_again_note(folder: Path) -> str:

@@ -161,12 +161,12 @@ def _teachers(
     request: DistillationRequest, outline: Outline, place: Workplace
 ) -> Iterator[Training]:
     """Yield the trainings of teachers: given ones, or the plain training and further seeds."""
-    given = request.teachers[: outline.teachers] if outline.generations else ()
-    for number, config in enumerate(given, start=1):
+    teachers = request.teachers[: outline.teachers] if outline.generations else ()
+    for number, config in enumerate(teachers, start=1):
         name = f"teacher-{number}"
         seeded = configs.seeded(config, place.run(name))
         yield Training(name, seeded, request.epoch_size(config))
-    for seed_offset in range(0 if given else outline.teachers):
+    for seed_offset in range(0 if teachers else outline.teachers):
         name = f"teacher-{seed_offset + 1}" if seed_offset else PLAIN
         seeded = configs.seeded(request.config, place.run(name), seed_offset)
         config = configs.limited(seeded, outline.max_minutes)

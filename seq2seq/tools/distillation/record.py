@@ -216,9 +216,9 @@ def request_keys(
     config: Config, teachers: Sequence[Config], options: Mapping[str, object]
 ) -> dict[str, object]:
     """Return what decides a distillation, by key: options, configs, and texts by their content."""
-    named = {"": config} | {f"teacher {n}: ": teacher for n, teacher in enumerate(teachers, 1)}
+    configs = {"": config} | {f"teacher {n}: ": teacher for n, teacher in enumerate(teachers, 1)}
     keys = dict[str, object](options)
-    for prefix, part in named.items():
+    for prefix, part in configs.items():
         values = leaves(part.model_dump(mode="json", exclude={"run_dir"}))
         for key, value in values.items():
             if not key.endswith(_PATHS) and not key.startswith("data.test"):

@@ -95,12 +95,14 @@ class Runner:
         expected = record.expected
         speed = record.speed()
         running = list(self._running.values())
-        left = {
+        seconds_left = {
             other.name: max(0.0, speed * expected[other.name] - record.seconds(other.name))
             for other in (*running, *waiting, *later)
         }
-        seconds = total_seconds(([*running, *waiting], later), left, self._jobs)
-        about = f"about {duration(left[step.name])}; all steps end at about {clock(seconds)}"
+        seconds = total_seconds(([*running, *waiting], later), seconds_left, self._jobs)
+        about = (
+            f"about {duration(seconds_left[step.name])}; all steps end at about {clock(seconds)}"
+        )
         logger.info(f"{step.name}: {step.label}: {about}")
 
     def _collect(self) -> None:

@@ -113,8 +113,8 @@ def measure_alignment(
     evidence = Evidence(types, train_tables(sides))
     best = _measure_by_itself(sides, evidence.tables)
     if train is not None:
-        known = words_of(src, train.types[0]), words_of(tgt, train.types[1])
-        by_train = _measure(known, train.tables, None)
+        known_words = words_of(src, train.types[0]), words_of(tgt, train.types[1])
+        by_train = _measure(known_words, train.tables, None)
         best = by_train if by_train.agreement.mean() > best.agreement.mean() - TIE else best
     stretches = [
         stretch._replace(first=lines[stretch.first] + 1, last=lines[stretch.last] + 1)
@@ -134,7 +134,7 @@ def alignment_findings(split: Split, alignment: Alignment) -> Iterator[Finding]:
         agreement = alignment.agreement
         kind = "unmeasured" if agreement is None else "unsure" if agreement < GOOD else "aligned"
         text = TABLE["alignment"][kind].format(agreement=agreement, **words)
-        yield Finding("alignment", False, text, done=kind == "aligned")
+        yield Finding("alignment", False, text, is_checked=kind == "aligned")
 
 
 def _stretch_words(split: Split, stretch: Stretch, pairs: int) -> dict[str, object]:

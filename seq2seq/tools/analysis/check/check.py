@@ -74,9 +74,9 @@ def _parts(
     session = _session(config, device, texts, start)
     stage("counting lines and characters")
     vocabularies = session.data.vocabularies
-    most = data.max_length
+    max_length = data.max_length
     splits = {
-        name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, most))
+        name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, max_length))
         for name, files in files_by_name(data).items()
     }
     yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
@@ -139,18 +139,18 @@ def _session(
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by its split; raises UserError if one does not fit."""
-    named = {}
+    texts = {}
     for name, files in files_by_name(data).items():
         src = list[str]()
         tgt = list[str]()
         for pair, _ in pharaoh.iter_linked_pairs(files.model_copy(update={"tag": None})):
             src.append(pair[0])
             tgt.append(pair[1])
-        named[name] = ParallelText(src, tgt, source_name(files))
-    train = joined([text for name, text in named.items() if is_train(name)])
-    held_out = [text for name, text in named.items() if not is_train(name)]
+        texts[name] = ParallelText(src, tgt, source_name(files))
+    train = joined([text for name, text in texts.items() if is_train(name)])
+    held_out = [text for name, text in texts.items() if not is_train(name)]
     check_directions(train, held_out, data.src_lang)
-    return named
+    return texts
 
 
 def is_train(name: str) -> bool:
@@ -227,9 +227,9 @@ def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
 def _list_of_findings(everything: Sequence[Finding]) -> str:
     """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
     lines = []
-    if passed := sum(finding.done and not finding.warning for finding in everything):
+    if passed := sum(finding.is_checked and not finding.warning for finding in everything):
         listed = f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}"
         lines.append(("ok", listed))
-    lines += [("note:", f.text) for f in everything if not (f.done or f.warning)]
+    lines += [("note:", f.text) for f in everything if not (f.is_checked or f.warning)]
     lines += [("warning:", f.text) for f in everything if f.warning]
     return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)

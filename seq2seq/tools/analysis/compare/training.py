@@ -50,20 +50,20 @@ def train_all(
     lie in a config, and Interrupted as `train` does.
     """
     numbered = enumerate(configs, start=1)
-    missing = list[tuple[int, Config]]()
+    missing_runs = list[tuple[int, Config]]()
     for number, config in numbered:
         if is_trained(config, states.get(config.run_dir)):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
         else:
-            missing.append((number, config))
-    if not missing:
+            missing_runs.append((number, config))
+    if not missing_runs:
         return {}
-    remaining = RemainingRuns(missing, len(configs), device, jobs)
+    remaining = RemainingRuns(missing_runs, len(configs), device, jobs)
     with _locked(configs[0].run_dir.parent) as lock:
         if jobs > 1:
             return _train_at_once(remaining, start or starter(lock.descriptor, CELL))
         failures = dict[Path, str]()
-        for number, config in missing:
+        for number, config in missing_runs:
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
             if (reason := train_run(config, device)) is not None:
                 _note_failure(failures, config, reason)

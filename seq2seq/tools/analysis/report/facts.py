@@ -234,7 +234,7 @@ def _scored(translator: Translator, config: Config, how: Scoring) -> SplitScores
 
     if translator.engine.attends:
         maps = maps_of([line.source for line in worst])
-        worst = [line._replace(maps=own) for line, own in zip(worst, maps, strict=True)]
+        worst = [line._replace(maps=line_maps) for line, line_maps in zip(worst, maps, strict=True)]
     return SplitScores(
         split,
         size,
