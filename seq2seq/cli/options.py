@@ -106,17 +106,17 @@ def filled(kind: type[Record], values: Mapping[str, Any], line: CommandLine) -> 
 
 def _filled(kind: Any, remaining: dict[str, Any], line: CommandLine) -> Any:
     """Move values to the fields of a record, and of the records in it."""
-    taken: dict[str, Any] = {}
+    field_values: dict[str, Any] = {}
     for field in fields(kind):
         if field.type is CommandLine:
-            taken[field.name] = line
+            field_values[field.name] = line
         elif is_dataclass(field.type):
-            taken[field.name] = _filled(field.type, remaining, line)
+            field_values[field.name] = _filled(field.type, remaining, line)
         elif field.name in remaining:
-            taken[field.name] = remaining.pop(field.name)
+            field_values[field.name] = remaining.pop(field.name)
         else:
             raise TypeError(f"{kind.__module__}.{kind.__name__}: no argument is {field.name}")
-    return kind(**taken)
+    return kind(**field_values)
 
 
 def paths_of(values: Iterable[object]) -> list[Path]:

@@ -137,9 +137,9 @@ def _lacks_space(text: str, wrong: int, document: Document) -> bool:
         if key is None:
             continue
         spaced = f"{key[0]} {lines[number][key.end() :]}"
-        repaired = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
+        new_text = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
         try:
-            yaml.compose(repaired, Loader=yaml.BaseLoader)
+            yaml.compose(new_text, Loader=yaml.BaseLoader)
         except (yaml.YAMLError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             if mark is None or mark.line <= wrong:

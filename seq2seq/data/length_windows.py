@@ -128,15 +128,15 @@ def choose_scale(src: Rows, tgt: Rows, batch_tokens: int) -> float:
     return scales[min(mixed, max(0, costly - 1))]
 
 
-def met_again(earlier: Sequence[Rows], later: Sequence[Rows]) -> float:
+def met_again(earlier_batches: Sequence[Rows], later_batches: Sequence[Rows]) -> float:
     """Return the share of its batch-mates that a pair has met in the epoch before, the mean of all.
 
     The larger of the means over pairs and over batch-mates.
     """
-    old, new = (np.empty(sum(map(len, later)), np.int64) for _ in range(2))
-    for number, batches in ((old, earlier), (new, later)):
+    old, new = (np.empty(sum(map(len, later_batches)), np.int64) for _ in range(2))
+    for number, batches in ((old, earlier_batches), (new, later_batches)):
         number[np.concatenate(batches)] = np.repeat(np.arange(len(batches)), [*map(len, batches)])
-    mates = np.array([*map(len, later)])[new] - 1
+    mates = np.array([*map(len, later_batches)])[new] - 1
     _, meeting, counts = np.unique((old << 32) + new, return_inverse=True, return_counts=True)
     again = counts[meeting] - 1
     means = (again / np.maximum(mates, 1)).mean(), again.sum() / max(1, mates.sum())
@@ -172,8 +172,8 @@ def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
 
     A group holds neighbouring lengths for _GROUP_WINDOWS windows, of which pairs fill `shares`.
     """
-    filled = np.bincount(narrow, shares)
-    filled_before = np.cumsum(filled) - filled
+    window_shares = np.bincount(narrow, shares)
+    filled_before = np.cumsum(window_shares) - window_shares
     group = (filled_before / _GROUP_WINDOWS).astype(np.int64)[narrow]
     return _sorted_rows(group, wide)
 
@@ -190,17 +190,19 @@ def _layout(rows: Rows, src: Rows, tgt: Rows, shares: Floats, batch_tokens: int)
     return Layout(rows, window, np.concatenate(batch_ends))
 
 
-def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[tuple[int, int]]:
+def _cuts(
+    src: Rows, tgt: Rows, cumulative_shares: Floats, batch_tokens: int
+) -> Iterator[tuple[int, int]]:
     """Yield the end of each window and the rows of its batches, which are full in all but the last.
 
-    `filled` is the cumulative share of a window.
+    `cumulative_shares` is the cumulative share of a window.
     """
     start = 0
     start_share = 0.0
     count = len(src)
     while start < count:
-        end = min(count, max(start + 1, int(np.searchsorted(filled, start_share + 1))))
-        if filled[-1] - filled[end - 1] < 0.5:
+        end = min(count, max(start + 1, int(np.searchsorted(cumulative_shares, start_share + 1))))
+        if cumulative_shares[-1] - cumulative_shares[end - 1] < 0.5:
             end = count
         longest = src[start:end].max(keepdims=True), tgt[start:end].max(keepdims=True)
         size = int(_rows_that_fit(*longest, batch_tokens)[0])
@@ -208,7 +210,7 @@ def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[t
             end -= (end - start) % size
         yield end, size
         start = end
-        start_share = float(filled[end - 1])
+        start_share = float(cumulative_shares[end - 1])
 
 
 def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:

@@ -184,14 +184,14 @@ def is_header(line: str, languages: Sequence[str] = ()) -> bool:
 
 
 @contextmanager
-def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
+def new_file(path: Path, renames: Renames | None = None) -> Iterator[IO[bytes]]:
     """Yield a file, compressed by its ending, that appears, or replaces a link's, once complete.
 
-    With `later`, it appears with others. Raises RunError if writing fails.
+    With `renames`, it appears with others. Raises RunError if writing fails.
     """
     with (
         files.write_errors(path),
-        files.atomic_file(files.resolve_link(path), later=later) as raw,
+        files.atomic_file(files.resolve_link(path), renames=renames) as raw,
         compressing(raw, path) as file,
     ):
         yield file
@@ -199,18 +199,18 @@ def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def pair_writer(
-    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), later: Renames | None = None
+    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), renames: Renames | None = None
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
-    The files appear together, or with others of `later`. `columns` name those of CSV and JSON; a
+    The files appear together, or with others of `renames`. `columns` name those of CSV and JSON; a
     tab in a TSV becomes a space. Raises errors as `new_file` does.
     """
     with ExitStack() as stack:
-        if later is None:
-            later = stack.enter_context(files.appearing_together())
+        if renames is None:
+            renames = stack.enter_context(files.appearing_together())
         opened = [
-            io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
+            io.TextIOWrapper(stack.enter_context(new_file(path, renames)), "utf-8", newline="")
             for path in paths
         ]
         yield _writer(opened, paths[0], columns)

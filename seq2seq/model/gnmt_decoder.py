@@ -75,11 +75,11 @@ class GNMTDecoder(AttentionLayer):
         """Return the inputs of a layer above the lowest, under dropout: [..., H + C]."""
         return self.dropout(torch.cat([output, context.to(output.dtype)], dim=-1))
 
-    def output_of(self, hidden: Tensor, below: Tensor) -> Tensor:
+    def output_of(self, hidden: Tensor, lower_output: Tensor) -> Tensor:
         """Return the output of a layer above the lowest, given that of the layer below."""
-        return hidden + below if self.layers.residual else hidden
+        return hidden + lower_output if self.layers.residual else hidden
 
     def outputs(self, output: Tensor, context: Tensor) -> Tensor:
         """Return `2 tanh(W [4 x_t; 4 c_t] + b)`, with dropout in training: [..., R]."""
-        joined = torch.cat([output, context.to(output.dtype)], dim=-1)
-        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * joined)))
+        features = torch.cat([output, context.to(output.dtype)], dim=-1)
+        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * features)))

@@ -147,5 +147,5 @@ def belongs_to_run(path: Path, folder: Path) -> bool:
 
 def existing(folder: Path, names: Sequence[str]) -> list[str]:
     """Return which of these names exist in the folder, and the names of its snapshots."""
-    there = [name for name in names if os.path.lexists(folder / name)]
-    return [*there, *(path.name for path in snapshots(folder))]
+    existing_names = [name for name in names if os.path.lexists(folder / name)]
+    return [*existing_names, *(path.name for path in snapshots(folder))]

@@ -248,9 +248,9 @@ def text_checksums(train: str, valid: str) -> dict[str, str]:
 
 def check_texts(folder: Path, header: run_config.Header, checksums: Mapping[str, str]) -> None:
     """Raise UserError for another text than the run was trained on, in whatever files it is."""
-    recorded = recorded_digests(header)
+    digests = recorded_digests(header)
     for key, checksum in checksums.items():
-        if recorded.get(key, checksum) != checksum:
+        if digests.get(key, checksum) != checksum:
             split = key.removeprefix(_TEXT)
             remedy = f"Restore that text, or {another_run(folder)}"
             raise UserError(f"data.{split}: is not the text that {folder} was trained on. {remedy}")
@@ -258,10 +258,10 @@ def check_texts(folder: Path, header: run_config.Header, checksums: Mapping[str,
 
 def recorded_digests(header: run_config.Header) -> dict[str, str]:
     """Return the checksums of the training text and its cache that a run has recorded."""
-    recorded = header.get("data")
-    if not isinstance(recorded, dict):
+    record = header.get("data")
+    if not isinstance(record, dict):
         return {}
-    return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
+    return {str(key): value for key, value in record.items() if isinstance(value, str)}
 
 
 def another_run(folder: Path, weights_fit: bool = True) -> str:

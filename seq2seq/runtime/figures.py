@@ -212,8 +212,8 @@ def bar_chart(
     for index, (name, values) in enumerate(bars.items()):
         shift = (index - (len(bars) - 1) / 2) * width
         lefts = [place + shift for place in places]
-        drawn = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
-        axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
+        bar_container = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
+        axes.bar_label(bar_container, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
     axes.margins(y=0.1)
     _add_legend_below(figure, len(bars))
     return figure

@@ -103,8 +103,8 @@ def _read(
         data = session_data(config, vocabularies, encoded.pairs, valid, state and state.limit)
     if start is not None:
         data = data.joined_with(start.limit, start.source)
-    elif state is not None and (recorded := recorded_source(state)) is not None:
-        data = data.joined_with(state.limit, recorded)
+    elif state is not None and (source := recorded_source(state)) is not None:
+        data = data.joined_with(state.limit, source)
     data = data._replace(checksums=checksums | encoded.digests)
     return data, text, [*notes, *vocabulary_notes, *encoding_notes]
 

@@ -239,8 +239,8 @@ def _tokens(model: Any, config: "VocabularyConfig") -> Iterator[Token]:
     has_bytes = any(token.type == BYTE for token in model.pieces)
     if model.trainer_spec.model_type != _WORD and not has_bytes:
         texts = {token.piece for token in model.pieces}
-        spelled = (f"<0x{byte:02X}>" for byte in range(256))
-        yield from (Token(name, 0.0, BYTE) for name in spelled if name not in texts)
+        byte_tokens = (f"<0x{byte:02X}>" for byte in range(256))
+        yield from (Token(name, 0.0, BYTE) for name in byte_tokens if name not in texts)
 
 
 def _with_tokens(model: Any, tokens: Sequence[Token]) -> bytes:

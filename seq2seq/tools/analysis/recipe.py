@@ -207,8 +207,8 @@ def _attempts(tokens: float) -> Iterator[tuple[Sizes, int]]:
 
 def _data(pairs: batching.EncodedPairs) -> Section:
     """Return `max_length` if its default is less than all but a few pairs need."""
-    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
-    needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
+    lengths = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
+    needed = 10 * math.ceil(float(np.quantile(lengths, _LONG)) / 10)
     return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 

@@ -96,9 +96,9 @@ def _read_environment(parser: argparse.ArgumentParser) -> None:
             raise UserError(f"{name}: is empty; name a file, or unset it")
         if not text or not action.option_strings or action.dest == "help":
             continue
-        many = isinstance(action.default, list)
+        is_list = isinstance(action.default, list)
         try:
-            words = text.split() if many else [text]
+            words = text.split() if is_list else [text]
             values = [parser._get_value(action, word) for word in words]
             for value in values:
                 parser._check_value(action, value)
@@ -106,7 +106,7 @@ def _read_environment(parser: argparse.ArgumentParser) -> None:
             raise UserError(f"{name}: {error.message}") from None
         action.required = False
         value = text != "0" if action.nargs == 0 else values[0]
-        action.default = values if many else value
+        action.default = values if is_list else value
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,9 @@ def write_parts(
     Raises UserError if the text is not the one that was divided, and errors as `pair_writer` does.
     """
     with ExitStack() as stack:
-        later = stack.enter_context(appearing_together())
+        renames = stack.enter_context(appearing_together())
         writers = {
-            PARTS.index(part): stack.enter_context(pair_writer(paths, columns, later))
+            PARTS.index(part): stack.enter_context(pair_writer(paths, columns, renames))
             for part, paths in outputs.items()
         }
         written = 0

@@ -45,12 +45,12 @@ class Journal:
         with write_errors(path), path.open("a+b") as file:
             locks.lock_file(file, path)
             file.seek(0)
-            begun = file.readline()
+            first_line = file.readline()
             expected = _MARK + f"{settings}\n".encode()
-            if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
+            if not (first_line.startswith(_MARK) or _MARK.startswith(first_line)):
                 text = "is not a journal of translations. Remove the file to begin again"
                 raise errors.UserError(f"{path}: {text}")
-            end = len(begun)
+            end = len(first_line)
             line_count = 0
             for line in file:
                 if line.endswith(b"\n"):
@@ -58,7 +58,7 @@ class Journal:
                     line_count = line_count + 1
             journal = cls(path, file, line_count)
             file.seek(end)
-            if begun != expected:
+            if first_line != expected:
                 if line_count and not overwrite:
                     remedy = f"Repeat that command, or pass {errors.argument('overwrite', True)}"
                     text = f"was begun with other settings. {remedy} to begin again"

@@ -57,11 +57,11 @@ def measure_epoch(config: Config, facts: TextFacts, device: torch.device) -> Epo
 
 def measure(request: DistillationRequest, facts: TextFacts, device: str) -> dict[str, Epoch]:
     """Measure an epoch of each model: the reversed one and students have the user's config."""
-    chosen = choose_device(device)
-    own_epoch = measure_epoch(request.config, facts, chosen)
+    torch_device = choose_device(device)
+    own_epoch = measure_epoch(request.config, facts, torch_device)
     epochs = dict.fromkeys((PLAIN, REVERSED, STUDENT), own_epoch)
     for number, config in enumerate(request.teachers, start=1):
-        epochs[f"teacher-{number}"] = measure_epoch(config, facts, chosen)
+        epochs[f"teacher-{number}"] = measure_epoch(config, facts, torch_device)
     return epochs
 
 
@@ -102,13 +102,13 @@ def ends(steps: Sequence[Step], seconds: Mapping[str, float], jobs: int) -> dict
     Each of them starts as soon as all that it needs is there and one of the jobs is free, the first
     in the order of the steps first.
     """
-    free = [0.0] * jobs
+    free_from = [0.0] * jobs
     ended = dict[str, float]()
     for step in steps:
         ready = max((ended.get(name, 0.0) for name in step.needs), default=0.0)
-        start = max(heapq.heappop(free), ready)
+        start = max(heapq.heappop(free_from), ready)
         ended[step.name] = start + seconds[step.name]
-        heapq.heappush(free, ended[step.name])
+        heapq.heappush(free_from, ended[step.name])
     return ended
 
 

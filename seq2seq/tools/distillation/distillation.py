@@ -109,8 +109,8 @@ def prepare(
 
 def _check_apart(request: DistillationRequest, place: Workplace) -> None:
     """Raise UserError for a text in the folder that the steps write."""
-    more = () if request.monolingual is None else (request.monolingual,)
-    for path in (*request.config.data.paths(), *more):
+    monolingual_files = () if request.monolingual is None else (request.monolingual,)
+    for path in (*request.config.data.paths(), *monolingual_files):
         if place.folder.resolve() in path.resolve().parents:
             text = f"lies in {place.folder}, which this command writes. Move it away"
             raise UserError(f"{path}: {text}")
@@ -197,7 +197,7 @@ def _run(distillation: Distillation, start: Start) -> None:
     record.write()
     extract_tables(distillation.request, place)
     runner = Runner(place, record, start, distillation.jobs)
-    runner.run(plan.teachers, later=plan.students)
+    runner.run(plan.teachers, later_steps=plan.students)
     scores = _scores(distillation, plan.teachers)
     teachers_are_seeds = not distillation.request.teachers
     stops_early = bool(plan.students) and teachers_are_seeds and not best_model.pays(scores)

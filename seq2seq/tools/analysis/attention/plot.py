@@ -90,9 +90,9 @@ def write_attention(
             for text in page(chain([first], attentions), model, percentages):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = figures.save(_figure([first, *attentions]), suffix)
+            content, figure_notes = figures.save(_figure([first, *attentions]), suffix)
             file.write(content)
-            notes += more
+            notes += figure_notes
     return notes
 
 

@@ -92,8 +92,10 @@ class _Measurement(NamedTuple):
     def shifted(self, offset: int) -> Floats:
         """Return the agreement [N] of each source line with the target line `offset` later."""
         rows = np.arange(len(self.sides[0]))
-        later = np.clip(rows + offset, 0, rows[-1])
-        return _share_beaten(scores(self.sides, self.tables, rows, later, self.folds), self.decoys)
+        shifted_rows = np.clip(rows + offset, 0, rows[-1])
+        return _share_beaten(
+            scores(self.sides, self.tables, rows, shifted_rows, self.folds), self.decoys
+        )
 
 
 def measure_alignment(

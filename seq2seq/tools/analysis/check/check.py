@@ -48,14 +48,17 @@ def check(
     """
     check_folder(config, resume=False, overwrite=True)
     check_score_class(config)
-    chosen = choose_device(device)
+    torch_device = choose_device(device)
     bar_format = "{desc}: {elapsed}"
     with (
-        deterministic(chosen),
+        deterministic(torch_device),
         tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
     ):
         yield from _parts(
-            config, chosen, init_from, lambda stage: bar.set_description_str(f"check: {stage}")
+            config,
+            torch_device,
+            init_from,
+            lambda stage: bar.set_description_str(f"check: {stage}"),
         )
 
 
@@ -102,8 +105,8 @@ def _parts(
     for name, measured in alignments.items():
         everything += alignment.alignment_findings(splits[name], measured)
     everything += _form_findings(data, splits, texts)
-    for split, reference, shared in comparisons:
-        everything += findings.overlap_findings(splits[split], splits[reference], shared)
+    for split, reference, common in comparisons:
+        everything += findings.overlap_findings(splits[split], splits[reference], common)
     everything += forecast.cost_findings(config.training, cost)
     if holds_run(config.run_dir):
         ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"

@@ -38,8 +38,8 @@ def compare(plan: Plan, request: ComparisonRequest) -> ComparisonResult:
     """
     task, states = _check(plan, request)
     configs = plan.run_configs()
-    recorded = (state.counters.threads for state in states.values())
-    with same_threads(next(filter(None, recorded), 0)):
+    threads = (state.counters.threads for state in states.values())
+    with same_threads(next(filter(None, threads), 0)):
         failures = train_all(configs, states, request.device, request.jobs)
     trained = {
         config.run_dir: states[config.run_dir]

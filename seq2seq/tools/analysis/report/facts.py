@@ -188,8 +188,8 @@ def _samples(path: Path) -> list[SampleHistory]:
         sample.translations.append((step, texts[2]))
     for number, sample in samples.items():
         places = np.linspace(0, len(sample.translations) - 1, SHOWN_VALIDATIONS).round().astype(int)
-        chosen = [sample.translations[place] for place in sorted(set(places.tolist()))]
-        samples[number] = sample._replace(translations=chosen)
+        translations = [sample.translations[place] for place in sorted(set(places.tolist()))]
+        samples[number] = sample._replace(translations=translations)
     return [*samples.values()]
 
 

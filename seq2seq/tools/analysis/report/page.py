@@ -164,11 +164,11 @@ def _charts(runs: Sequence[RunFacts]) -> str:
             ]
         figures.append(line_chart(title, curves))
     figures_note = "<p>No figures of training yet.</p>" * (not any(run.charts for run in runs))
-    drawn = ""
+    chart = ""
     for figure in figures:
         wide = " class=wide" if figure.get_figwidth() > SMALL[0] else ""
-        drawn += f"<figure{wide}>{as_svg(figure)}</figure>"
-    return f'{figures_note}<div class="charts">{drawn}</div>'
+        chart += f"<figure{wide}>{as_svg(figure)}</figure>"
+    return f'{figures_note}<div class="charts">{chart}</div>'
 
 
 def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
@@ -259,9 +259,9 @@ def _sentence(
     """Return source, reference and translations; what differs is marked, of one in both."""
     data = run.config.data
     reference = line.reference
-    first, *further = translations.values()
+    first, *rest = translations.values()
     tgt = data.tgt_lang
-    marked_reference = _text(reference) if further else _marked(reference, first)
+    marked_reference = _text(reference) if rest else _marked(reference, first)
     rows = [
         ("source", _text(line.source), data.src_lang, ""),
         ("reference", marked_reference, tgt, " class=reference"),
