@@ -128,10 +128,7 @@ def run(options: Options) -> int:
     conflicts.check_together(options, CONFLICTS)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
-    inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
-    check_output(options.output, *inputs, runs=options.model)
-    check_output(options.json, *inputs, options.output, runs=options.model)
-    check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
+    _check_outputs(options, data)
     from seq2seq.evaluation import metrics
     from seq2seq.evaluation.bootstrap import seed_name
     from seq2seq.evaluation.segmentation import check_tokenizer, segmentation_of
@@ -158,14 +155,27 @@ def run(options: Options) -> int:
         return 0
     scores = metrics.score(hypotheses[0], *how)
     if options.sentences:
-        scored = metrics.sentence_scores(hypotheses[0], *how)
-        names = [f"reference {n}" for n in range(1, 1 + len(lists))]
-        names = ["reference"] if len(lists) == 1 else names
-        table |= {"hypothesis": hypotheses[0], **dict(zip(names, lists, strict=True))}
+        table |= {"hypothesis": hypotheses[0], **_by_reference(lists)}
+        scores_of_sentences = metrics.sentence_scores(hypotheses[0], *how)
         with open_output(options.sentences) as output:
-            output.write(sentence_table(scored, table))
+            output.write(sentence_table(scores_of_sentences, table))
     write_report(as_table(scores), as_json(scores), options.json)
     return 0
+
+
+def _check_outputs(options: Options, data: "DataConfig | None") -> None:
+    """Raise UserError for an output that would replace an input, a run or another output."""
+    inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
+    check_output(options.output, *inputs, runs=options.model)
+    check_output(options.json, *inputs, options.output, runs=options.model)
+    check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
+
+
+def _by_reference(lists: Sequence[list[str]]) -> dict[str, list[str]]:
+    """Return the lines of references by names of columns, numbered if they are several."""
+    if len(lists) == 1:
+        return {"reference": lists[0]}
+    return {f"reference {number}": lines for number, lines in enumerate(lists, start=1)}
 
 
 class SystemRow(NamedTuple):

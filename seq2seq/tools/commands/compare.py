@@ -10,6 +10,7 @@ examples:
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -22,6 +23,7 @@ from seq2seq.runtime import console, errors, files, process_group, threads
 
 if TYPE_CHECKING:
     from seq2seq.tools.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
+    from seq2seq.tools.analysis.compare.variants import Plan
 
 _SPLIT_NOTES = {
     "valid": "use valid to choose a variant, although it has already chosen the best checkpoints; "
@@ -93,17 +95,7 @@ def run(options: Options) -> int:
         from seq2seq.tools.analysis.compare.variants import read_plan
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
-    runs = [config.run_dir for config in plan.run_configs()]
-    written = plan.output_paths(options.split, options.table)
-    files.check_paths(*map(files.part_of, written), *runs)
-    texts = (path for variant in plan.variants for path in variant.config.data.paths())
-    inputs = [*configs, *texts, *filter(None, [options.gold])]
-    for path in written:
-        if any(files.same_file(path, source) for source in inputs):
-            text = "would be replaced by an output; set another folder, -o FOLDER"
-            raise errors.UserError(f"{path}: {text}")
-    files.check_paths(*inputs)
-    check_output(options.json, *inputs, *written, runs=map(str, runs))
+    _check_outputs(options, plan, configs)
     for note in plan.notes:
         console.logger.info(f"note: {note}")
     seed_name()  # refused before the first training
@@ -119,6 +111,21 @@ def run(options: Options) -> int:
         console.logger.info(f"Tables: {', '.join(map(str, paths))}")
     console.logger.info(write_figures(result))
     return 1 if result.failed else 0
+
+
+def _check_outputs(options: Options, plan: "Plan", configs: Sequence[Path]) -> None:
+    """Raise UserError for an output that cannot be written, or would replace an input."""
+    runs = [config.run_dir for config in plan.run_configs()]
+    outputs = plan.output_paths(options.split, options.table)
+    files.check_paths(*map(files.part_of, outputs), *runs)
+    texts = (path for variant in plan.variants for path in variant.config.data.paths())
+    inputs = [*configs, *texts, *filter(None, [options.gold])]
+    for path in outputs:
+        if any(files.same_file(path, source) for source in inputs):
+            text = "would be replaced by an output; set another folder, -o FOLDER"
+            raise errors.UserError(f"{path}: {text}")
+    files.check_paths(*inputs)
+    check_output(options.json, *inputs, *outputs, runs=map(str, runs))
 
 
 def as_text(result: "ComparisonResult") -> str:

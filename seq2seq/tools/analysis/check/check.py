@@ -84,40 +84,56 @@ def _parts(
     }
     yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
     stage("measuring the alignment")
-    alignments: dict[str, Alignment] = {}
-    evidence: Evidence | None = None  # that of the first split serves all
-    for name, text in texts.items():
-        alignments[name], of_text = alignment.measure_alignment(text, evidence)
-        evidence = evidence or of_text
+    alignments = _alignments(texts)
     yield ReportPart("", "alignments", alignments)
     stage("comparing the splits")
-    pairs = [(name, reference) for name in ("valid", "test") for reference in texts]
-    comparisons = [
-        SplitComparison(name, reference, overlap(texts[name], texts[reference]))
-        for name, reference in pairs
-        if name in texts and (is_train(reference) or (name, reference) == ("test", "valid"))
-    ]
+    comparisons = _comparisons(texts)
     yield ReportPart("", "comparisons", comparisons)
     stage("measuring training steps")
     cost = forecast.forecast(session)
     yield ReportPart(_table_of_cost(config.training, cost), "cost", cost)
     everything = list(findings.data_findings(list(splits.values()), data.max_length))
-    for name, measured in alignments.items():
-        everything += alignment.alignment_findings(splits[name], measured)
+    for name, alignment_of_split in alignments.items():
+        everything += alignment.alignment_findings(splits[name], alignment_of_split)
     everything += _form_findings(data, splits, texts)
     for split, reference, common in comparisons:
         everything += findings.overlap_findings(splits[split], splits[reference], common)
     everything += forecast.cost_findings(config.training, cost)
-    if holds_run(config.run_dir):
-        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
-        problem = f"run_dir: {config.run_dir} holds a run. Pass {ways}, or set another run_dir."
-        everything.append(Finding("run_dir", True, problem))
+    everything += _run_dir_findings(config.run_dir)
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
     count = counted(warnings, "warning") if warnings else "No warnings"
     verdict = f"{count}; `seq2seq train` accepts this config."
     yield ReportPart(verdict, "warnings", warnings)
+
+
+def _alignments(texts: Mapping[str, ParallelText]) -> dict[str, Alignment]:
+    """Measure how the sides of each split fit; the evidence of the first one serves all."""
+    alignments: dict[str, Alignment] = {}
+    evidence: Evidence | None = None
+    for name, text in texts.items():
+        alignments[name], of_text = alignment.measure_alignment(text, evidence)
+        evidence = evidence or of_text
+    return alignments
+
+
+def _comparisons(texts: Mapping[str, ParallelText]) -> list[SplitComparison]:
+    """Return what valid and test share with each training text, and test with valid."""
+    return [
+        SplitComparison(name, reference, overlap(texts[name], texts[reference]))
+        for name in ("valid", "test")
+        for reference in texts
+        if name in texts and (is_train(reference) or (name, reference) == ("test", "valid"))
+    ]
+
+
+def _run_dir_findings(run_dir: Path) -> Iterator[Finding]:
+    """Warn of a run folder that holds a run already."""
+    if holds_run(run_dir):
+        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
+        problem = f"run_dir: {run_dir} holds a run. Pass {ways}, or set another run_dir."
+        yield Finding("run_dir", True, problem)
 
 
 def _session(
