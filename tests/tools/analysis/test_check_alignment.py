@@ -104,7 +104,7 @@ def check_correct(alignment: Alignment) -> None:
     assert alignment.agreement is not None
     assert alignment.agreement > 0.95
     (finding,) = findings(alignment)
-    assert (finding.warning, finding.is_checked) == (False, True)
+    assert (finding.warning, finding.done) == (False, True)
     assert "no sign of misalignment" in finding.text
 
 
@@ -192,7 +192,7 @@ def test_too_few_pairs_are_never_passed(count: int) -> None:
     alignment = measured((src[:count], tgt[:count]))
     assert alignment.agreement is None
     (finding,) = findings(alignment)
-    assert (finding.warning, finding.is_checked) == (False, False)
+    assert (finding.warning, finding.done) == (False, False)
     assert "not measured" in finding.text
 
 
@@ -200,7 +200,7 @@ def test_text_without_any_correlated_feature_is_not_passed() -> None:
     generator = random.Random(3)
     src, tgt = ([f"{generator.getrandbits(40):x}" for _ in range(100)] for _ in range(2))
     (finding,) = findings(measured((src, tgt)))
-    assert not finding.is_checked
+    assert not finding.done
     assert "alignment not established" in finding.text
 
 
@@ -210,7 +210,7 @@ def test_shifts_are_found_despite_equal_lengths() -> None:
     short = [pair for pair in pairs if max(map(len, pair)) <= 100][:1200]
     padded = [src.ljust(100, ".") for src, _ in short], [tgt.ljust(100, ".") for _, tgt in short]
     (correct,) = findings(measured(padded))
-    assert correct.is_checked
+    assert correct.done
     assert not correct.warning
     assert measured((padded[0][:-1], padded[1][1:])).stretches
 

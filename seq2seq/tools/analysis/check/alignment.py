@@ -136,7 +136,7 @@ def alignment_findings(split: Split, alignment: Alignment) -> Iterator[Finding]:
         agreement = alignment.agreement
         kind = "unmeasured" if agreement is None else "unsure" if agreement < GOOD else "aligned"
         text = TABLE["alignment"][kind].format(agreement=agreement, **words)
-        yield Finding("alignment", False, text, is_checked=kind == "aligned")
+        yield Finding("alignment", False, text, done=kind == "aligned")
 
 
 def _stretch_words(split: Split, stretch: Stretch, pairs: int) -> dict[str, object]:

@@ -246,9 +246,9 @@ def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
 def _list_of_findings(everything: Sequence[Finding]) -> str:
     """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
     lines = []
-    if passed := sum(finding.is_checked and not finding.warning for finding in everything):
+    if passed := sum(finding.done and not finding.warning for finding in everything):
         listed = f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}"
         lines.append(("ok", listed))
-    lines += [("note:", f.text) for f in everything if not (f.is_checked or f.warning)]
+    lines += [("note:", f.text) for f in everything if not (f.done or f.warning)]
     lines += [("warning:", f.text) for f in everything if f.warning]
     return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)

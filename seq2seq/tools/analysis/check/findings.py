@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     check: str
     warning: bool
     text: str
-    is_checked: bool = True  # False if it could not be checked, or is only noted
+    done: bool = True  # False if it could not be checked, or is only noted
 
 
 class Split(NamedTuple):
