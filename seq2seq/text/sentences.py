@@ -28,7 +28,7 @@ from seq2seq.text.characters import (
     is_wide,
 )
 from seq2seq.text.known_words import words_of
-from seq2seq.text.names.words import is_shortened
+from seq2seq.text.names.words import is_placeholder, is_shortened
 
 _HEAD = re.compile(
     r"""\s*
@@ -591,7 +591,7 @@ def split_ending(text: str, own_marks: str = "") -> Ending:
 
 def lacks_mark(text: str, own_marks: str = "") -> bool:
     """Return whether a text has words, and neither punctuation nor one of the marks at its end."""
-    has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
+    has_words = any(c.isalnum() or is_placeholder(c) for c in text)
     return has_words and not split_ending(text, own_marks).mark
 
 
@@ -661,7 +661,7 @@ def has_letters(text: str) -> bool:
     """Return whether a text has a letter, or a placeholder of a name."""
     if any(map(str.isalpha, text)):  # the first one, in most texts
         return True
-    return any(unicodedata.category(character) == "Cn" for character in text)
+    return any(map(is_placeholder, text))
 
 
 def _end_of_head(text: str) -> int:
@@ -674,7 +674,7 @@ def _end_of_head(text: str) -> int:
     if end:
         return end
     for match in _UNSPACED.finditer(text):
-        if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
+        if any(c.isalnum() or c in OPENING or is_placeholder(c) for c in match[0]):
             start = match.start() + _end_of_bullet(match[0])
             return 0 if is_blank(text[:start]) else start
     return 0

@@ -1,7 +1,6 @@
 """Properties of a training text's source side, and input lines that are unlike it."""
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
@@ -22,6 +21,7 @@ from seq2seq.text.line_properties import (
     untagged,
 )
 from seq2seq.text.mark_spacing import MarkSpacing
+from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sentences import (
@@ -237,8 +237,8 @@ class SourceProfile:
         characters = set(self.without_entities(text))
         if self._writing.knows_all(characters):  # as those of most lines
             return ""
-        unknown = (c for c in sorted(characters) if not self._writing.knows(c))
-        return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
+        unknown = [c for c in sorted(characters) if not self._writing.knows(c)]
+        return "".join(c for c in unknown if not is_placeholder(c))
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from seq2seq.text.characters import MARKS, SENTENCE_TERMINALS, is_spaced, is_wide
+from seq2seq.text.names.words import is_placeholder
 
 # Letters of Arabic script that languages write differently: kaf, yeh and heh (The Unicode Standard,
 # chapter 9.2). No property relates these alone: letters that Unicode calls confusable are also
@@ -113,7 +114,8 @@ class Writing:
 
     def _written(self, character: str, may_go: bool) -> str:
         """Return a character as the text writes it; an optional mark is left out if it `may_go`."""
-        if character in self._characters or unicodedata.category(character) in ("Cn", "Nd"):
+        is_number = unicodedata.category(character) == "Nd"
+        if character in self._characters or is_number or is_placeholder(character):
             return character
         if character.isspace():
             return " "
