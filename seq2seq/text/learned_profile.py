@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice, takewhile
 
+from seq2seq.text.affixes import is_quotation, split_affixes, split_brackets
 from seq2seq.text.characters import AFTER_MARKS, MARKS
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
@@ -25,6 +26,7 @@ from seq2seq.text.learned_sentences import (
 from seq2seq.text.line_properties import (
     WORDS,
     first_letter,
+    has_letters,
     in_capitals,
     in_lower_case,
     in_title_case,
@@ -36,14 +38,7 @@ from seq2seq.text.names.words import any_of
 from seq2seq.text.quote_spacing import QuoteSpacing
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
-from seq2seq.text.sentences import (
-    SentenceHabits,
-    count_sentences,
-    has_letters,
-    is_quotation,
-    split_affixes,
-    split_brackets,
-)
+from seq2seq.text.sentences import SentenceHabits, count_sentences
 from seq2seq.text.source_profile import SourceProfile, are_apart
 from seq2seq.text.writing import frequent_characters, has_inner_space
 

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES
-from seq2seq.text.sentences import BEFORE_WORDS, NUMBER, SIGNS, split_ending, word_key
+from seq2seq.text.boundaries import BEFORE_WORDS
+from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES, SIGNS
+from seq2seq.text.final_marks import split_ending
+from seq2seq.text.sentences import NUMBER, word_key
 
 _NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
