@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Container
 from functools import cache
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from seq2seq.text.characters import (
     is_spaced,
     is_symbol,
 )
-from seq2seq.text.final_marks import USUAL_ENDINGS
+from seq2seq.text.final_marks import USUAL_ENDINGS, marks_as_typed
 from seq2seq.text.line_properties import has_letters
 from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.sentences import (
@@ -175,10 +174,10 @@ def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collectio
 def _tail(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a final mark and what closes its sentence, where no word follows.
 
-    The number of a footnote is no word. A further mark that is given twice is one if it is typed
-    twice, such as `||`.
+    The number of a footnote is no word. Of a mark that is typed twice, such as `||`, both are one.
     """
-    twice = "".join(rf" {re.escape(mark * 2)} |" for mark in _typed_twice(further_marks))
+    typed_twice = sorted(mark for mark in marks_as_typed(further_marks) if len(mark) > 1)
+    twice = "".join(rf" {re.escape(mark)} |" for mark in typed_twice)
     return re.compile(
         rf"""
         (?: \.{{2,}} |{twice} [{MARKS}{re.escape(further_marks)}] )
@@ -187,10 +186,6 @@ def _tail(further_marks: str) -> re.Pattern[str]:
         """,
         re.VERBOSE,
     )
-
-
-def _typed_twice(marks: str) -> list[str]:
-    return sorted(mark for mark, count in Counter(marks).items() if count > 1)
 
 
 @cache

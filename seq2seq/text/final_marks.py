@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -38,6 +39,11 @@ def split_ending(text: str, own_marks: str = "") -> Ending:
     before = text[:end].rstrip(last) if is_own else text[: end - 1]
     start = len(before.rstrip()) if is_own or is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
+
+
+def marks_as_typed(marks: str) -> list[str]:
+    """Return the marks of a record as the text types them: `||` for one that it has twice."""
+    return [mark * count for mark, count in Counter(marks).items()]
 
 
 def lacks_mark(text: str, own_marks: str = "") -> bool:

@@ -14,6 +14,7 @@ from seq2seq.text.affixes import is_quotation, split_affixes, split_brackets
 from seq2seq.text.characters import AFTER_MARKS, MARKS
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
+from seq2seq.text.final_marks import marks_as_typed
 from seq2seq.text.known_words import frequent_words, record_of
 from seq2seq.text.learned_sentences import (
     count_words,
@@ -125,8 +126,7 @@ class _Side:
     @cached_property
     def _known_marks(self) -> frozenset[str]:
         """Return the marks of Unicode, and those of the text, which it may type twice."""
-        own = Counter(self.further_marks)
-        return frozenset((*MARKS, *(mark * count for mark, count in own.items())))
+        return frozenset((*MARKS, *marks_as_typed(self.further_marks)))
 
 
 class _TrainingText:
