@@ -39,7 +39,11 @@ def marks_with(further_marks: str) -> frozenset[str]:
 
 
 def boundaries(line: str, further_marks: str) -> Iterator[re.Match[str]]:
-    """Yield the places where a sentence may end, from left to right; each begins with a mark."""
+    """Yield the places where a sentence may end, from left to right; each begins with a mark.
+
+    One has one of three groups: `end`, marks before white space; `unspaced`, marks that no word
+    contains, with any character after them; `joined`, a mark between two words.
+    """
     marks = marks_with(further_marks)
     pattern = _boundary(further_marks)
     end = 0
@@ -102,7 +106,7 @@ def _of_any_place(full: str, begins_none: str) -> str:
     """
     return rf"""
         (?<![{full}])
-        [{full}]++
+        (?P<unspaced> [{full}]++ )
         (?:
             (?= [{_OPENING}]* [^\s{begins_none}\ufe0e\ufe0f] )
         |

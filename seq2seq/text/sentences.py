@@ -49,7 +49,7 @@ class SentenceHabits(NamedTuple):
 
     abbreviations: Collection[str] = ()  # without their full stop
     before_lower: bool = False  # a sentence may begin in lower case
-    further_marks: str = ""  # besides MARKS
+    further_marks: str = ""  # besides MARKS; in any order, some twice
     words: Words | None = None  # of the text, in lower case; None: not known
     joins_stops: bool = False  # no space is before its full stops
     ordinal_words: Container[str] = ()  # that follow `3.`, as months do
@@ -94,6 +94,7 @@ def space_after(text: str) -> str:
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
+    """Yield the places of a line at which its next sentence begins."""
     if marks_with(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
         return
     start = 0
@@ -103,24 +104,17 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     for boundary in boundaries(line, habits.further_marks):
         if embedded.contains(boundary.start()):
             continue
-        place = boundary.end()
         if boundary["joined"]:
-            is_end = _joins_sentences(line, boundary, habits.words)
-        elif boundary["end"] is None:
-            is_closed = quotations.end_at(place, start)
-            opens_next = is_closed and line[place + 1 : place + 2] in QUOTES
-            place += opens_next
-            is_end = not is_number_label(line[start:place]) and is_closed == opens_next
-        elif _continues_in_lower_case(line, boundary, habits_before_lower) or _is_label(
-            line, start, boundary.start()
-        ):
-            is_end = False
+            end = boundary.end() if _joins_sentences(line, boundary, habits.words) else None
+        elif boundary["unspaced"]:
+            end = _end_at_unspaced_mark(line, start, boundary.end(), quotations)
+        elif _continues_in_lower_case(line, boundary, habits_before_lower):
+            end = None
         else:
-            closing, place = _closing_and_next(boundary, quotations, start)
-            is_end = _ends_sentence(line, boundary, closing, habits)
-        if is_end:
-            start = place
-            yield start
+            end = _end_before_space(boundary, start, quotations, habits)
+        if end is not None:
+            start = end
+            yield end
 
 
 class _EmbeddedText:
@@ -143,24 +137,31 @@ def _embedded_brackets(line: str) -> Iterator[range]:
     comma, or a letter in lower case follows.
     """
     spans = list[range]()
-    opened = list[re.Match[str]]()
-    waiting = Counter[str]()  # brackets that close those
     if _PARTNERED.isdisjoint(line):  # as in most lines
         return iter(spans)
+    for span in _bracketed(line):
+        if _is_continued(line, span.stop + 1):
+            while spans and spans[-1].start > span.start:  # within this one
+                spans.pop()
+            spans.append(span)
+    return iter(spans)
+
+
+def _bracketed(line: str) -> Iterator[range]:
+    """Yield the text in each pair of brackets, inner ones first, with the bracket that opens it."""
+    opened = list[re.Match[str]]()
+    awaited = Counter[str]()  # brackets that close those
     for bracket in _partnered().finditer(line):
         if bracket[0] in PARTNERS:
             opened.append(bracket)
-            waiting[PARTNERS[bracket[0]]] += 1
-        while waiting[bracket[0]]:
+            awaited[PARTNERS[bracket[0]]] += 1
+        partner = ""
+        while awaited[bracket[0]] and partner != bracket[0]:  # others are never closed
             start = opened.pop()
-            waiting[PARTNERS[start[0]]] -= 1
-            if PARTNERS[start[0]] == bracket[0]:
-                if _is_continued(line, bracket.end()):
-                    while spans and spans[-1].start > start.start():  # within this one
-                        spans.pop()
-                    spans.append(range(start.start(), bracket.start()))
-                break
-    return iter(spans)
+            partner = PARTNERS[start[0]]
+            awaited[partner] -= 1
+        if partner == bracket[0]:
+            yield range(start.start(), bracket.start())
 
 
 def _is_continued(line: str, end: int) -> bool:
@@ -205,6 +206,31 @@ def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabit
     if _has_stops(word):
         return False
     return habits.words is None or are_words(word, habits.words)
+
+
+def _end_at_unspaced_mark(
+    line: str, start: int, place: int, quotations: "_StraightQuotations"
+) -> int | None:
+    """Return where the sentence from `start` on ends, if marks before a place end it.
+
+    They do not in a label, nor before a quotation mark that closes, unless another one opens then.
+    """
+    if quotations.end_at(place, start):
+        if line[place + 1 : place + 2] not in QUOTES:
+            return None
+        place += 1
+    return None if is_number_label(line[start:place]) else place
+
+
+def _end_before_space(
+    boundary: re.Match[str], start: int, quotations: "_StraightQuotations", habits: SentenceHabits
+) -> int | None:
+    """Return where the sentence from `start` on ends, if marks before white space end it."""
+    line = boundary.string
+    if _is_label(line, start, boundary.start()):
+        return None
+    closing, end = _closing_and_next(boundary, quotations, start)
+    return end if _ends_sentence(line, boundary, closing, habits) else None
 
 
 def _closing_and_next(
