@@ -3,6 +3,8 @@
 A graph may read files beside it, run for ever or allocate without limit. Accepted are the operators
 of traced models, with weights in the file itself, and values whose sizes follow from those of the
 inputs. What a graph computes is bounded as a whole, relative to its own weights.
+
+The code of a stranger, a score of another module, is refused in `model/external_score.py`.
 """
 
 import math
