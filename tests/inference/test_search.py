@@ -367,9 +367,9 @@ def test_the_best_continuations_are_those_of_a_topk_over_everything(
 
 def test_there_are_fewer_slots_for_longer_sources() -> None:
     engine = TorchEngine(Oracle(1), CPU)
-    rows = [engine.slots(width, 1, 1000) for width in range(16, 400, 16)]
+    rows = [engine.slot_count(width, 1, 1000) for width in range(16, 400, 16)]
     assert rows[0] == 64
-    assert TorchEngine(Oracle(1), torch.device("cuda")).slots(16, 1, 1000) > rows[0]
+    assert TorchEngine(Oracle(1), torch.device("cuda")).slot_count(16, 1, 1000) > rows[0]
     assert sorted(rows, reverse=True) == rows
     assert rows[-1] < rows[0]
 

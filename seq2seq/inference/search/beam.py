@@ -12,7 +12,7 @@ from seq2seq.inference.search import strategies
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
-from seq2seq.inference.search.sentences import Sentence, Slots
+from seq2seq.inference.search.sentences import Sentence, SlotTable
 from seq2seq.inference.search.strategies import Path, Selection, Strategy, Trail
 
 
@@ -37,10 +37,12 @@ class Beam(Strategy):
     arrays have a row for each of B G groups of W = K / G hypotheses.
     """
 
-    def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
-        super().__init__(engine, options, slots, trail)
+    def __init__(
+        self, engine: Engine, options: SearchOptions, table: SlotTable, trail: Trail
+    ) -> None:
+        super().__init__(engine, options, table, trail)
         self.width = options.beam_size // options.groups
-        shape = (len(slots.lengths) * options.groups, self.width)
+        shape = (len(table) * options.groups, self.width)
         self._scores = np.full(shape, -np.inf, np.float32)  # partial hypotheses
         zeros = np.zeros(shape, np.int64)
         log_probs = np.zeros(shape, np.float32)
@@ -69,7 +71,7 @@ class Beam(Strategy):
             coverage = 0 if self._coverage is None else self._coverage
             self._coverage = coverage + step.attention
         is_eos = candidates.tokens == EOS_ID
-        lengths = np.maximum(self.slots.lengths, 1)  # empty slots have 0
+        lengths = np.maximum(self.table.lengths, 1)  # empty slots have 0
         penalties = strategies.length_penalty(lengths, self.options.length_penalty)
         length_norms = penalties.astype(np.float32)
         if groups > 1:
@@ -83,7 +85,7 @@ class Beam(Strategy):
             is_done = np.logical_and.reduce(is_done.reshape(-1, groups), axis=1)
             group_starts = np.arange(len(parents)) % groups * self.width
             parents += group_starts[:, None]  # hypotheses of a group become those of its slot
-        is_done |= self.slots.lengths >= self.slots.limits
+        is_done |= self.table.lengths >= self.table.limits
         shape = len(is_done), self.options.beam_size
         tokens = tokens.reshape(shape)
         parents = parents.reshape(shape)
@@ -115,7 +117,7 @@ class Beam(Strategy):
         if self._coverage is not None:
             slots = groups // self.options.groups
             coverage = self._coverage[slots[:, None] * self.options.beam_size + hypotheses]
-            lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
+            lengths = np.broadcast_to(self.table.source_lengths[slots][:, None], parents.shape)
             scores = scores + strategies.coverage_penalty(
                 coverage, lengths, self.options.coverage_penalty
             )
@@ -150,7 +152,7 @@ class Beam(Strategy):
         columns = [column[groups].reshape(-1, size) for column in self._pool]
         order = descending(columns[0])[:, : self.options.returned or size]
         scores, steps, parents, eos_log_probs = chosen_by(order, *columns)
-        lengths = steps - self.slots.starts[slot_numbers][:, None]  # without end-of-sentence
+        lengths = steps - self.table.starts[slot_numbers][:, None]  # without end-of-sentence
         lengths[np.isneginf(scores)] = 0
         traced_slots = slot_numbers.repeat(order.shape[1])
         paths = self.trail.trace(traced_slots, parents.ravel(), steps.ravel(), lengths.ravel())
@@ -162,8 +164,8 @@ class Beam(Strategy):
         return list(lists.values())
 
     def _hypothesis(self, slot: int, path: Path, score: float, eos_log_prob: float) -> Hypothesis:
-        start = self.slots.starts[slot]
-        width = self.slots.sources[slot]
+        start = self.table.starts[slot]
+        width = self.table.source_lengths[slot]
         attention = self.trail.attention(slot, path.hypotheses, start, width)
         log_probs = (*path.log_probs, eos_log_prob) if self.options.return_scores else ()
         return Hypothesis([*path.tokens, EOS_ID], score, attention, log_probs)

@@ -16,7 +16,7 @@ from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mas
 from seq2seq.inference.search.forbidden import Forbidden, State
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
-from seq2seq.inference.search.sentences import Sentence, Slots
+from seq2seq.inference.search.sentences import Sentence, SlotTable
 
 Tokens = Sequence[int] | Array
 
@@ -340,12 +340,12 @@ class RequirePhrases(Rule):
 class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
-    def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
+    def __init__(self, rules: Sequence[Rule], options: SearchOptions, table: SlotTable) -> None:
         self.rules = rules
         self.options = options
-        self.slots = slots
+        self.table = table
         self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
-        self.dead_ends = np.zeros(len(slots.limits), bool)  # at the last mask: no token remains
+        self.dead_ends = np.zeros(len(table), bool)  # at the last mask: no token remains
 
     def begin(self, slot: int, sentence: Sentence) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
@@ -397,8 +397,8 @@ class RuleStates:
 
         No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
         """
-        lengths = self.slots.lengths
-        limits = self.slots.limits
+        lengths = self.table.lengths
+        limits = self.table.limits
         ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
