@@ -337,6 +337,13 @@ class RequirePhrases(Rule):
         return [token for token in completing if token in unwanted]
 
 
+class SlotPhrases(NamedTuple):
+    """Phrases that the sentence of a slot requires."""
+
+    lexical: Lexical
+    progress: list[PhraseProgress]  # of each hypothesis
+
+
 class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
@@ -382,14 +389,14 @@ class RuleStates:
                     extended.append([(rule, rule.after(state, token)) for rule, state in states])
             self._states[slot] = extended
 
-    def phrases(self) -> dict[int, tuple[Lexical, list[PhraseProgress]]]:
-        """Return the phrases of each slot, if all require some, and the hypotheses' progress."""
+    def phrases(self) -> dict[int, SlotPhrases]:
+        """Return the phrases of each slot, if all require some."""
         by_slot = {}
         for slot, hypotheses in self._states.items():
             phrase_states = [_phrase_state(states) for states in hypotheses]
             lexical = next(state for state in phrase_states if state).sentence.lexical
             progress = [state.progress if state else lexical.start() for state in phrase_states]
-            by_slot[slot] = lexical, progress
+            by_slot[slot] = SlotPhrases(lexical, progress)
         return by_slot
 
     def mask(self, step: EngineStep) -> Mask:

@@ -67,19 +67,25 @@ class Trail:
 
     def __init__(self) -> None:
         self.first = self.end = 0  # numbers of the first step and of the next
-        self._parts: dict[str, Array] = {}
+        self._parts: dict[str, Array] = {}  # [STEPS or more, B, K] or [STEPS or more, B, K, S]
 
     def append(self, selection: Selection, attention: Array | None) -> None:
         """Add a step, and its attention weights [B K, S], if they are read."""
         if attention is not None:
             attention = attention.reshape(*selection.tokens.shape, -1)
-        names = "tokens", "parents", "log_probs", "attention"
-        for name, part in zip(names, (*selection[:3], attention), strict=True):
-            if part is not None:
-                if name not in self._parts:
-                    self._parts[name] = np.zeros((STEPS, *part.shape), part.dtype)
-                self._parts[name][self.end - self.first] = part
+        self._set("tokens", selection.tokens)
+        self._set("parents", selection.parents)
+        self._set("log_probs", selection.log_probs)
+        self._set("attention", attention)
         self.end += 1
+
+    def _set(self, name: str, part: Array | None) -> None:
+        """Set a part of the next step, if it has that part."""
+        if part is None:
+            return
+        if name not in self._parts:
+            self._parts[name] = np.zeros((STEPS, *part.shape), part.dtype)
+        self._parts[name][self.end - self.first] = part
 
     def make_room(self, oldest: int) -> None:
         """Make room for a step, in place of those before the step `oldest`."""
