@@ -314,7 +314,7 @@ def test_tiles_of_few_rows_search_every_sentence(
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
         for engine in (TorchEngine, OnnxEngine):
-            monkeypatch.setattr(engine, "slots", lambda *_, rows=rows: rows)
+            monkeypatch.setattr(engine, "slot_count", lambda *_, rows=rows: rows)
         lists = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [hypotheses[0].ids for hypotheses in lists] == [
             hypotheses[0].ids for hypotheses in expected
