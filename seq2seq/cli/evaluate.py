@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments, conflicts, search_arguments
 from seq2seq.cli.conflicts import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport, check_texts, is_stdin, name_of, text_lines
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -257,7 +258,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     """Return the corpora that the first run's config names, if any, and its target language."""
     if not models:
         return None, ""
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.inference.loaders.load import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.packaged_models import model_folder

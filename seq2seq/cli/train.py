@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
@@ -47,7 +48,7 @@ class Options:
 def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 
     how = options.device, options.resume, options.overwrite, options.init_from

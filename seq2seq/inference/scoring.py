@@ -181,7 +181,7 @@ def forced_decodings(
     for width, rows in by_width([src for src, _ in pairs]).items():
         rows = sorted(rows, key=lambda i: len(pairs[i][1]))
         while rows:
-            count = engine.slots(width, 1, len(rows))
+            count = engine.slot_count(width, 1, len(rows))
             batch = rows[:count]
             rows = rows[count:]
             padded = [pairs[i] for i in batch] + [([], [])] * (count - len(batch))

@@ -1,6 +1,7 @@
 """Checkpoints: write and load the config, the vocabulary and the weights of a run folder.
 
 Every write is atomic. Weights carry checksums of themselves and the vocabulary, and config keys.
+`tensor_file.py` verifies those of a file, and says where one is damaged.
 """
 
 from collections.abc import Iterator, Mapping

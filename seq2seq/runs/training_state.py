@@ -43,6 +43,12 @@ class Progress(Counters):
         self.losses += losses
         self.skipped[self.step % len(self.skipped)] = skipped
 
+    def take_losses(self) -> list[float]:
+        """Return the summed losses [3], and begin new sums."""
+        losses: list[float] = self.losses.tolist()
+        self.losses.zero_()
+        return losses
+
     def skipped_steps(self) -> list[int]:
         """Return the skipped steps since `reported_step`."""
         flags = self.skipped.tolist()

@@ -2,6 +2,8 @@
 
 Workers are forked, so that nothing of the corpus is copied, and write batches to memory that all
 processes share: a worker that is killed cannot cut short a message. They make the same batches.
+
+Which ones a resumed run still takes of an epoch is decided by `train_epoch` in `loop.py`.
 """
 
 import gc

@@ -109,7 +109,7 @@ class TorchEngine(Engine):
         """Pickle or copy the model."""
         return type(self), (self.model, self.device)
 
-    def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
+    def slot_count(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
 
         On a CPU it depends on the padded width alone, so that the shapes of all operations do, too:

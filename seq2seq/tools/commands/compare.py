@@ -17,6 +17,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, conflicts, search_arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine, Override, Words, override_or_path
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime import console, errors, files, process_group, threads
@@ -86,7 +87,7 @@ def run(options: Options) -> int:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
     conflicts.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.evaluation.bootstrap import seed_name
         from seq2seq.tools.analysis.compare.charts import write_figures
         from seq2seq.tools.analysis.compare.compare import compare

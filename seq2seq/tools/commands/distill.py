@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, output, search_arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
@@ -71,7 +72,7 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
 
 def write_corpus(options: Options, values: Mapping[str, Any], translates_targets: bool) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.config.fields import show_flow
         from seq2seq.inference.settings import SearchSettings, check_together
         from seq2seq.runs.run_config import read_config

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, number_types, search_arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import Repeated
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import (
@@ -136,7 +137,7 @@ def run(options: Options) -> int:
         print(_health(options.host, options.port))
         return 0
     _check(options)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.tools.serving.access import log_json
         from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
         from seq2seq.tools.serving.limits import Limits
@@ -149,7 +150,7 @@ def run(options: Options) -> int:
     with ExitStack() as context:
         listening = context.enter_context(listen(options.host, options.port))
         metrics = context.enter_context(_metrics(options.metrics_port))
-        with arguments.frozen_objects():
+        with frozen_objects():
             pairs = load_pairs(options.model, arguments.model_options(options.loading))
             app = create_app(pairs, limits, access, settings, metrics)
         for translator in pairs.values():
