@@ -1,5 +1,6 @@
 """The `seq2seq` command, also as `python -m seq2seq`: the table of its subcommands."""
 
+import atexit
 import signal
 import sys
 from collections.abc import Sequence
@@ -48,15 +49,19 @@ GROUPS = {  # headings, and their commands with package and summary; modules hav
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; Ctrl-C while its modules are imported ends the process at once."""
+    """Run the command; Ctrl-C ends the process at once while modules are imported, and at exit."""
     waits = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if waits:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
     from seq2seq.cli.main import main as run_command
 
-    if waits:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run_command(GROUPS, sys.argv[1:] if arguments is None else arguments)
+    try:
+        if waits:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return run_command(GROUPS, sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # before the command, or after it
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

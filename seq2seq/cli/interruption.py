@@ -3,15 +3,20 @@
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from seq2seq.runtime.interrupts import PatientHandler
+
+# Libraries whose initialisation in C++ ignores Ctrl-C, or fails by it.
+_COMPILED = ("torch", "onnxruntime")
 _TOGETHER = 0.3  # seconds in which several signals are one Ctrl-C, which wrappers pass on
 
 
-class DeferredInterrupt:
+class DeferredInterrupt(PatientHandler):
     """Handler of SIGINT that lets the first Ctrl-C wait; a second one ends the process."""
 
     def __init__(self) -> None:
@@ -51,7 +56,8 @@ def frozen_objects() -> Iterator[None]:
 def second_interrupt_ends() -> Iterator[None]:
     """End the process at a second SIGINT: the first may wait for a computation outside of Python.
 
-    A command that handles SIGINT itself, as training and the server do, is left alone.
+    While torch or ONNX Runtime is imported, the first one ends it: there is nothing to lose yet. A
+    command that handles SIGINT in its own way, as the server does, is left alone.
     """
     if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield
@@ -80,12 +86,18 @@ def _watch(reader: int) -> None:
         while numbers := os.read(reader, 1):
             handler = signal.getsignal(signal.SIGINT)
             is_default = handler is signal.default_int_handler
-            is_ours = is_default or isinstance(handler, DeferredInterrupt)
+            is_ours = is_default or isinstance(handler, PatientHandler)
             if numbers[0] != signal.SIGINT or not is_ours:
                 continue
             now = time.monotonic()
-            if first is not None and now - first > _TOGETHER:
+            if _is_importing() or (first is not None and now - first > _TOGETHER):
                 os._exit(128 + signal.SIGINT)
             first = now if first is None else first
     with suppress(OSError):
         os.close(reader)
+
+
+def _is_importing() -> bool:
+    """Return whether a compiled library is being imported, by the mark of Python's own imports."""
+    specs = (getattr(sys.modules.get(name), "__spec__", None) for name in _COMPILED)
+    return any(getattr(spec, "_initializing", False) for spec in specs)

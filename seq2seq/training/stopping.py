@@ -4,13 +4,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.errors import argument
+from seq2seq.runtime.interrupts import PatientHandler
 from seq2seq.runtime.process_group import ProcessGroup
 
 LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
@@ -114,27 +114,33 @@ class StopSync:
         return self._seconds() if self._group.size == 1 else self._synced_seconds
 
 
+class _Collector(PatientHandler):
+    """Handler that collects the numbers of signals; a second Ctrl-C is no longer one of them."""
+
+    def __init__(self) -> None:
+        self.caught: list[int] = []
+
+    def __call__(self, number: int, _frame: object) -> None:
+        self.caught.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
     """Collect Ctrl-C, SIGTERM and the closing of the terminal (unless under `nohup`) instead.
 
     A second Ctrl-C kills as usual. In another thread than the main one nothing is collected.
     """
-    caught: list[int] = []
+    collector = _Collector()
     if threading.current_thread() is not threading.main_thread():
-        yield caught
+        yield collector.caught
         return
-
-    def catch(number: int, _frame: FrameType | None) -> None:
-        caught.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
     numbers = {signal.SIGINT, signal.SIGTERM}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.add(signal.SIGHUP)
-    handlers = {number: signal.signal(number, catch) for number in numbers}
+    handlers = {number: signal.signal(number, collector) for number in numbers}
     try:
-        yield caught
+        yield collector.caught
     finally:
         for number, handler in handlers.items():
             if handler is not None:  # it was installed outside of Python

@@ -4,24 +4,28 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from seq2seq.__main__ import main
+
 
 @pytest.mark.race
-@pytest.mark.parametrize("loading", ["nullcontext", "frozen_objects"])
+@pytest.mark.parametrize("context", ["nullcontext", "frozen_objects", "stop_signals"])
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of the C library")
-def test_a_second_interrupt_ends_what_python_waits_for(loading: str) -> None:
-    """A lock of the system is held for ever, which no signal interrupts; also while it loads."""
+def test_a_second_interrupt_ends_what_python_waits_for(context: str) -> None:
+    """A lock of the system is held for ever, which no signal interrupts: also in training."""
     code = (
         "import ctypes\n"
         "from contextlib import nullcontext\n"
         "from seq2seq.cli.interruption import frozen_objects\n"
         "from seq2seq.cli.interruption import second_interrupt_ends\n"
+        "from seq2seq.training.stopping import stop_signals\n"
         "mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
         "library.pthread_mutex_init(mutex, None)\n"
         "library.pthread_mutex_lock(mutex)\n"
-        f"with second_interrupt_ends(), {loading}():\n"
+        f"with second_interrupt_ends(), {context}():\n"
         "    message = 'waits\\n'\n"
         "    while True:\n"
         "        try:\n"
@@ -63,3 +67,39 @@ def test_one_interrupt_while_it_loads_is_no_second_one() -> None:
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert child.stdout.split() == ["loaded", "interrupted"]
+
+
+@pytest.mark.race
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of Unix")
+@pytest.mark.parametrize("name", ["torch", "onnxruntime"])
+def test_the_first_interrupt_ends_an_import_that_ignores_it(name: str, tmp_path: Path) -> None:
+    library = (
+        "import time\n"
+        "print('imports', flush=True)\n"
+        "while True:\n"
+        "    try:\n"
+        "        time.sleep(0.1)\n"
+        "    except KeyboardInterrupt:\n"
+        "        pass\n"
+    )
+    (tmp_path / f"{name}.py").write_text(library, encoding="utf-8")
+    code = (
+        "from seq2seq.cli.interruption import second_interrupt_ends\n"
+        f"with second_interrupt_ends():\n    import {name}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "imports\n"
+        os.kill(child.pid, signal.SIGINT)
+        assert child.wait(600) == 128 + signal.SIGINT
+
+
+def test_an_interrupt_before_the_command_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seq2seq.cli.main.main", interrupted)
+    assert main(["translate"]) == 128 + signal.SIGINT

@@ -4,8 +4,10 @@ import copy
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from cases.growth import LINEAR, growth
 from cases.models import (
     LENGTHS,
     ONE_OF_EACH,
@@ -27,7 +29,7 @@ from onnxruntime import InferenceSession
 from torch import nn
 
 from seq2seq.engines.onnx import network
-from seq2seq.engines.onnx.bounds import bounds_of
+from seq2seq.engines.onnx.bounds import ValueBounds, bounds_of, recurrent_bounds
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
 from seq2seq.engines.onnx.int8 import (
     UNDEFINED,
@@ -214,6 +216,48 @@ def test_bounds_are_inferred() -> None:
     inferred |= {"interpolated": 2, "averaged": 2}
     assert {name: bounds[name] for name in inferred} == inferred
     assert not bounds.keys() & {"free", "sum", "product", "open", "projected"}
+
+
+def test_bounds_of_many_states_take_linear_time() -> None:
+    """A chain of states loses its bounds one by one: the first is unbounded."""
+
+    def infer(states: int) -> ValueBounds:
+        names = [f"x{n}" for n in range(states)]
+        nodes = [make("Exp", ["x0"], ["next_x0"])]
+        nodes += [make("Identity", [f"x{n - 1}"], [f"next_x{n}"]) for n in range(1, states)]
+        inputs = [declare(name, FLOAT, ["rows", 1]) for name in [*names, "memory"]]
+        outputs = [declare(f"next_{name}", FLOAT, ["rows", 1]) for name in names]
+        successors = {name: f"next_{name}" for name in names}
+        graph = Graph(nodes, {}, inputs, outputs)
+        return recurrent_bounds(graph, dict.fromkeys([*names, "memory"], 1.0), successors)
+
+    assert infer(3) == infer(300) == {"memory": 1.0}
+    assert growth(infer, 500) < LINEAR
+
+
+def test_weights_are_read_once_for_all_loops() -> None:
+    """Their bounds are those of all bodies: each loop alone would read them all."""
+
+    def infer(loops: int) -> ValueBounds:
+        nodes = [
+            make("Scan", [f"x{n}", "entries"], [f"x{n + 1}"], num_scan_inputs=1, body=body(n))
+            for n in range(loops)
+        ]
+        weights = {f"w{n}": np.full(2000, 0.5, np.float32) for n in range(loops)}
+        inputs = [declare("x0", FLOAT, [2000]), declare("entries", FLOAT, ["source", 2000])]
+        return bounds_of(Graph(nodes, weights, inputs, []), {})
+
+    def body(number: int) -> onnx.GraphProto:
+        nodes = [
+            make("Mul", ["entry", f"w{number}"], ["product"]),
+            make("Add", ["state", "product"], ["sum"]),
+            make("Tanh", ["sum"], ["after"]),
+        ]
+        inputs = [declare(name, FLOAT, [2000]) for name in ("state", "entry")]
+        return onnx.helper.make_graph(nodes, "body", inputs, [declare("after", FLOAT, [2000])])
+
+    assert infer(2) == {"x1": 1.0, "x2": 1.0}
+    assert growth(infer, 150) < LINEAR
 
 
 def test_a_table_is_stored_in_int8() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +18,10 @@ from cases.traced_models import graph_files
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from seq2seq.config.schema import read_config_file
-from seq2seq.engines.engine import GraphFiles
+from seq2seq.engines.engine import GraphFiles, Rows, StepOptions
 from seq2seq.engines.onnx.network import load_network, quantized
 from seq2seq.engines.onnx.trace import traced_graphs
-from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
+from seq2seq.engines.onnx.untrusted_graphs import MAX_NODES, GraphError, check_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model
 from seq2seq.runs.graphs import export_runs
@@ -334,6 +335,10 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
         helper.make_node("Split", ["weight"], [f"x{n}" for n in range(50_000)], num_outputs=50_000),
         weight=np.ones(50_000, np.float32),
     ),
+    "many weights": lambda model: model.graph.initializer.extend(
+        TensorProto(name=f"x{n}", data_type=TensorProto.INT64, int64_data=[n])
+        for n in range(MAX_NODES)
+    ),
     "operators of two versions": lambda model: model.opset_import.append(model.opset_import[0]),
     "function": lambda model: model.functions.add(name="f", domain=""),
     "sparse": lambda model: model.graph.sparse_initializer.add(),
@@ -353,6 +358,82 @@ def test_a_graph_that_could_do_harm_is_refused(
     with pytest.raises(GraphError) as raised:
         check_graphs(*spoiled, V, 100)
     assert str(raised.value).isprintable()
+
+
+def greedy_step(graphs: GraphFiles, int8: bool = False) -> None:
+    """Compute the first step of a search that needs no log-probabilities."""
+    network = load_network(graphs, int8)
+    lengths = np.array([S, 2])
+    memory, state = network.encode(np.full((2, S), 5, np.int64), lengths)
+    rows = Rows(memory, state, 2, options=StepOptions(log_probs=False))
+    assert network.step(rows, lengths).values.shape == (2, V)
+
+
+def with_logits(count: int) -> Callable[[ModelProto], None]:
+    """Add to the logits a product of weights that a number of operators pass on as they are."""
+
+    def change(model: ModelProto) -> None:
+        (last,) = (node for node in model.graph.node if node.op_type == "LogSoftmax")
+        (logits,) = last.input
+        nodes = [
+            helper.make_node("Slice", [logits, "zero", "two", "axis"], ["part"]),
+            helper.make_node("Softmax", ["part"], ["x0"]),
+            *(helper.make_node("Identity", [f"x{n}"], [f"x{n + 1}"]) for n in range(count)),
+            helper.make_node("MatMul", [f"x{count}", "matrix"], ["product"]),
+            helper.make_node("Add", ["product", "bias"], ["other_logits"]),
+        ]
+        last.input[:] = ["other_logits"]
+        numbers = {"zero": [0], "two": [2], "axis": [1]}
+        weights = {name: np.array(entries) for name, entries in numbers.items()}
+        weights |= {"matrix": np.ones((2, V), np.float32), "bias": np.ones(V, np.float32)}
+        insert(**weights)(model)
+        place = list(model.graph.node).index(last)
+        for node in nodes[::-1]:
+            model.graph.node.insert(place, node)
+
+    return change
+
+
+def test_a_long_chain_of_operators_is_followed(graphs: GraphFiles) -> None:
+    """A recursion over it would end in a traceback, at the first step of a greedy search."""
+    long = graphs._replace(decoder=changed(graphs.decoder, with_logits(sys.getrecursionlimit())))
+    check_graphs(*long, V, S)
+    greedy_step(long)
+
+
+def test_a_graph_that_no_pass_expects_is_reported_in_a_line(graphs: GraphFiles) -> None:
+    """Its bias has one entry, which the product in int8 does not take."""
+
+    def change(model: ModelProto) -> None:
+        with_logits(1)(model)
+        (bias,) = (tensor for tensor in model.graph.initializer if tensor.name == "bias")
+        bias.CopyFrom(numpy_helper.from_array(np.ones(1, np.float32), "bias"))
+
+    odd = graphs._replace(decoder=changed(graphs.decoder, change))
+    check_graphs(*odd, V, S)
+    with pytest.raises(RunError, match=r"the graphs cannot be computed .*; use another model"):
+        greedy_step(odd)
+
+
+@pytest.mark.thorough
+def test_products_that_are_too_many_in_int8_are_refused(graphs: GraphFiles) -> None:
+    """Each becomes some ten operators, and the time to prepare them grows with the square."""
+    count = MAX_NODES // 5
+
+    def change(model: ModelProto) -> None:
+        with_logits(1)(model)
+        (last,) = (node for node in model.graph.node if "product" in node.output)
+        place = list(model.graph.node).index(last)
+        for n in range(count):
+            name = f"y{n - 1}" if n else "x1"
+            model.graph.node.insert(place + n, helper.make_node("MatMul", [name, "w"], [f"y{n}"]))
+        last.input[0] = f"y{count - 1}"
+        insert(w=np.eye(2, dtype=np.float32))(model)
+
+    many = graphs._replace(decoder=changed(graphs.decoder, change))
+    check_graphs(*many, V, S)
+    with pytest.raises(GraphError, match=r"has [\d,]+ operators, more than 10,000"):
+        load_network(many, int8=True)
 
 
 def test_outputs_have_the_sizes_that_are_declared(graphs: GraphFiles) -> None:

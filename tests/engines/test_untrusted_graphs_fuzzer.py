@@ -14,7 +14,7 @@ from cases.models import Case, S, V
 from cases.traced_models import graph_files
 from onnx import NodeProto, helper, numpy_helper
 
-from seq2seq.engines.engine import GraphFiles
+from seq2seq.engines.engine import GraphFiles, Rows, StepOptions
 from seq2seq.engines.onnx.network import load_network
 from seq2seq.engines.onnx.size_rules import RULES
 from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_graphs
@@ -126,7 +126,9 @@ def test_spoiled_graphs_are_refused_or_computed(seed: int, graphs: list[GraphFil
         finally:
             assert tracemalloc.get_traced_memory()[1] < MEMORY
         with suppress(RunError):
-            network.encode(src, lengths)
+            memory, state = network.encode(src, lengths)
+            for options in (StepOptions(), StepOptions(log_probs=False)):
+                network.step(Rows(memory, state, len(src), 1, options), lengths)
     tracemalloc.stop()
     assert 0 < len(messages) < GRAPHS // 10
     assert all(message.isprintable() and len(message) < 400 for message in messages)

@@ -3,6 +3,7 @@
 A seed decides everything, so that a finding can be repeated.
 """
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -36,6 +37,11 @@ VALUES: tuple[Any, ...] = (
 SPOILED_TEXTS = 8  # one of so many descriptions is spoiled as text, too
 
 
+def drawn(draw: random.Random, *others: Any) -> Any:
+    """Return a value, a copy, which is spoiled later without the one that was drawn."""
+    return copy.deepcopy(draw.choice((*VALUES, *others)))
+
+
 def places(tree: Any) -> list[tuple[Any, Any]]:
     """Return each container of a tree with each key or index of it."""
     keys = list(tree) if isinstance(tree, dict) else range(len(tree))
@@ -48,18 +54,18 @@ def spoil(tree: Any, draw: random.Random) -> None:
     container, key = draw.choice(places(tree))
     match draw.randrange(6):
         case 0 | 1:
-            container[key] = draw.choice(VALUES)
+            container[key] = drawn(draw)
         case 2:
             del container[key]
         case 3 if isinstance(container, dict):
-            container[draw.choice(("other", "", "\u202e", "format"))] = draw.choice(VALUES)
+            container[draw.choice(("other", "", "\u202e", "format"))] = drawn(draw)
         case 4:
-            container[key] = json.loads(json.dumps(draw.choice((*VALUES, container[key]))))
+            container[key] = drawn(draw, container[key])
             if isinstance(container, list):
                 container.extend(container[: draw.randrange(4)])
         case _:
             other_container, other_key = draw.choice(places(tree))
-            container[key] = json.loads(json.dumps(other_container[other_key]))
+            container[key] = copy.deepcopy(other_container[other_key])
 
 
 def spoiled_text(description: str, draw: random.Random) -> bytes:

@@ -39,11 +39,12 @@ class Graph:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._count = 0
+        self._largest: dict[str, float] = {}  # of weights whose largest value is known
 
     @classmethod
-    def of(cls, proto: onnx.GraphProto, weights: dict[str, Array] | None = None) -> Self:
-        """Return the graph of a protocol buffer; a loop's body shares the weights around it."""
-        arrays = {} if weights is None else weights
+    def of(cls, proto: onnx.GraphProto, outer: "Graph | None" = None) -> Self:
+        """Return the graph of a protocol buffer; a loop's body shares the outer graph's weights."""
+        arrays = {} if outer is None else outer.weights
         arrays |= {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
         nodes = []
         for node in proto.node:
@@ -51,7 +52,10 @@ class Graph:
                 arrays[node.output[0]] = numpy_helper.to_array(tensor)
             else:
                 nodes.append(_copied(node))
-        return cls(nodes, arrays, map(_copied, proto.input), map(_copied, proto.output))
+        graph = cls(nodes, arrays, map(_copied, proto.input), map(_copied, proto.output))
+        if outer is not None:
+            graph._largest = outer._largest
+        return graph
 
     def proto(self, weights: Mapping[str, Array]) -> onnx.GraphProto:
         """Return the graph as a protocol buffer with these weights."""
@@ -80,6 +84,15 @@ class Graph:
         name = self.fresh(kind)
         self.weights[name] = array
         return name
+
+    def largest(self, name: str) -> float | None:
+        """Return the largest absolute value of a weight, None unless it is a float32 one."""
+        if name not in self._largest:
+            array = self.weights[name]
+            if array.dtype != np.float32:
+                return None
+            self._largest[name] = float(np.abs(array).max(initial=0))
+        return self._largest[name]
 
     def producers(self) -> dict[str, NodeProto]:
         """Return the operator of each result."""

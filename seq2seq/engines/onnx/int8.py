@@ -117,9 +117,9 @@ class Quantizer:
 
     def rewrite(self, defined: Collection[str] = ()) -> None:
         """Replace the products; NaN need not be added to those of `defined` values."""
-        products = products_of(self.graph)
+        products = {node.output[0] for node in products_of(self.graph)}
         for node in self.graph.nodes:
-            if node in products:
+            if not products.isdisjoint(node.output):
                 self._product(node, node.input[0] not in defined)
                 continue
             if node.op_type == "Scan":
@@ -213,7 +213,7 @@ class Quantizer:
 
     def _loop(self, node: NodeProto) -> None:
         """Rewrite the body of a loop."""
-        body, states, bounds = loop_of(self.graph.weights, node)
+        body, states, bounds = loop_of(self.graph, node)
         body._count = self.graph._count
         Quantizer(body, bounds).rewrite(states)
         self.graph._count = body._count

@@ -20,7 +20,7 @@ from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.bounds import bounds_of
 from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, declare, make
 from seq2seq.engines.onnx.size import ENCODED_ROWS as ENCODED_ROWS
-from seq2seq.engines.onnx.untrusted_graphs import GraphError
+from seq2seq.engines.onnx.untrusted_graphs import GraphError, check_number_of_operators
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.threads import requested_threads
 
@@ -73,8 +73,11 @@ class Network:
     @cached_property
     def _greedy(self) -> tuple[InferenceSession, "ApproximateProjection | None"]:
         """Return the decoder that stops at logits, which in float32 may be approximate."""
-        content, approximate = split_projection(self._graphs[1])
-        return (self._decoder if content is None else session(content)), approximate
+        try:
+            content, approximate = split_projection(self._graphs[1])
+            return (self._decoder if content is None else session(content)), approximate
+        except Exception as error:  # of a graph that is built in another way than a model's
+            raise _not_computable(error) from error
 
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         """Return the memory and the first state of sources [B, S] with lengths [B].
@@ -152,9 +155,14 @@ def computed(graph: InferenceSession, names: Sequence[str] | None, inputs: Array
     except Exception as error:  # ONNX Runtime has its own classes
         if "Failed to allocate memory" in str(error):
             raise MemoryError from error
-        reason = ascii(" ".join(str(error).split())[:200])
-        raise RunError(f"the graphs cannot be computed ({reason}); use another model") from error
+        raise _not_computable(error) from error
     return outputs
+
+
+def _not_computable(error: Exception) -> RunError:
+    """Return the error of graphs that ONNX Runtime, or a pass over them, does not compute."""
+    reason = ascii(" ".join(str(error).split())[:200])
+    return RunError(f"the graphs cannot be computed ({reason}); use another model")
 
 
 def threads() -> int:
@@ -176,7 +184,13 @@ def quantized(graphs: GraphFiles) -> GraphFiles:
 def load_network(graphs: GraphFiles, int8: bool) -> Network:
     """Prepare checked graphs, in int8 if asked for; raises GraphError if they cannot be used."""
     try:
-        return Network(*(quantized(graphs) if int8 else graphs))
+        if int8:
+            graphs = quantized(graphs)
+            for content in graphs:  # a product is some ten operators in int8
+                check_number_of_operators(onnx.load_from_string(content).graph)
+        return Network(*graphs)
+    except GraphError:
+        raise
     except Exception as error:  # ONNX Runtime has its own classes
         raise GraphError("ONNX Runtime refuses the graphs") from error
 

@@ -217,7 +217,7 @@ def _body(encoder: Graph, step: Graph, prefix: str) -> onnx.GraphProto:
     """Return the body of a loop, whose weights are those of the graph around it."""
     simplify(step)
     proto = onnx.compose.add_prefix_graph(step.proto(step.weights), prefix)
-    body = Graph.of(proto, encoder.weights)
+    body = Graph.of(proto, encoder)
     for state in list(body.outputs):
         result = onnx.ValueInfoProto(name=f"{state.name}.result", type=state.type)
         body.outputs.append(result)

@@ -85,12 +85,8 @@ def _check_model(model: ModelProto) -> None:
     is_known = opsets.items() <= _OPSETS.items() and len(opsets) == len(model.opset_import)
     if model.functions or model.training_info or not is_known:
         raise GraphError("has functions or operators of another domain")
-    graphs = [model.graph]
-    graphs += [body for node in model.graph.node for body in bodies(node)]
-    count = sum(len(graph.node) for graph in graphs)
-    if count > MAX_NODES:
-        raise GraphError(f"has {count:,} operators, more than {MAX_NODES:,}")
-    for depth, graph in enumerate(graphs):
+    check_number_of_operators(model.graph)
+    for depth, graph in enumerate(_with_bodies(model.graph)):
         if graph.sparse_initializer:
             raise GraphError("has sparse weights")
         for node in graph.node:
@@ -99,6 +95,21 @@ def _check_model(model: ModelProto) -> None:
             _check_node(node, in_loop=depth > 0)
         for tensor in tensors_of(graph):
             _check_tensor(tensor)
+
+
+def _with_bodies(graph: GraphProto) -> list[GraphProto]:
+    """Return a graph and the bodies of its loops."""
+    return [graph, *(body for node in graph.node for body in bodies(node))]
+
+
+def check_number_of_operators(graph: GraphProto) -> None:
+    """Raise GraphError for a graph whose preparation takes long, by its operators or weights."""
+    graphs = _with_bodies(graph)
+    operators = sum(len(graph.node) for graph in graphs)
+    weights = sum(len(graph.initializer) for graph in graphs)
+    for count, unit in ((operators, "operators"), (weights, "weights")):
+        if count > MAX_NODES:
+            raise GraphError(f"has {count:,} {unit}, more than {MAX_NODES:,}")
 
 
 def tensors_of(graph: GraphProto) -> Iterable[TensorProto]:

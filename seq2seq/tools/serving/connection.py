@@ -84,15 +84,17 @@ class Connection(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # the answer has begun, and cannot become another one
             return
+        body = bytes(error_response(400, msg).body)
         if self.cycle is not None and not self.is_waiting:  # its headers were right, its body not
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = error_response(400, msg).body
+            if self.cycle.scope["method"] == "HEAD":
+                body = b""
         fields = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
         headers = [(name.encode(), value.encode()) for name, value in fields.items()]
         events = (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=bytes(body)),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         )
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))

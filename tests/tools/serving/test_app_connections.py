@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import resource
 import select
 import socket
@@ -180,6 +181,18 @@ def test_every_refusal_has_the_security_headers(content: bytes, served: Served) 
     expected = {name.lower(): value.lower() for name, value in access.HEADERS.items()}
     assert headers.items() >= expected.items()
     assert set(json.loads(body)) == {"error"}
+
+
+def test_a_body_that_is_not_http_is_refused_without_a_body_where_head_asks(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer to HEAD has none, not even one that names the mistake."""
+    request = HEAD.replace(b"GET", b"HEAD") + b"Transfer-Encoding: chunked\r\n\r\nno size\r\n"
+    with connected(served, request) as client:
+        answer = received(client)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\n")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_an_error_outside_of_the_application_is_answered(
