@@ -6,12 +6,12 @@ Comparisons are those of `torch.testing.assert_close`, `numpy.testing.assert_all
 `pytest.approx`. The summary lists the tests with the largest shares, and apart from them those
 marked `approximate`, whose errors are near their tolerance by nature: they compare with printed
 digits, estimates or means of draws.
-`--repeat N` runs each test N times.
+`--repeat N` runs each test N times. Workers of pytest-xdist (`-n 2`) measure, too.
 """
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 SHOWN = 10
+PROPERTY = "error_share"  # of a test's report
 
 
 class Share(NamedTuple):
@@ -50,12 +51,23 @@ class Errors:
     def pytest_runtest_logstart(self) -> None:
         self._within = self._beyond = Share(0, "")
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the share of a test that has run."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add the share of a test that has run to its report, which a worker sends on."""
+        report = yield
         share = self._beyond if report.failed and self._beyond.value else self._within
-        if report.when == "call" and share.value:
-            shares = self.approximate if "approximate" in report.keywords else self.worst
-            shares[report.nodeid] = share
+        if call.when == "call" and share.value:
+            report.user_properties.append((PROPERTY, tuple(share)))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the share of a test, which may have run in another process."""
+        shares = self.approximate if "approximate" in report.keywords else self.worst
+        values: dict[str, Any] = dict(report.user_properties)
+        if report.when == "call" and PROPERTY in values:
+            shares[report.nodeid] = Share(*values[PROPERTY])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for title, shares in (

@@ -1,19 +1,15 @@
 """Arguments that several subcommands share, and the config, text or model that they name."""
 
 import argparse
-import gc
 import shlex
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli.conflicts import Conflict
-from seq2seq.cli.interruption import DeferredInterrupt
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.number_types import count
 from seq2seq.cli.options import (
     DecodingOverrides,
@@ -157,10 +153,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
-def model_options(given: ModelArguments) -> "ModelOptions":
+def model_options(loading: ModelArguments) -> "ModelOptions":
     from seq2seq.inference.loaded_model import ModelOptions
 
-    return ModelOptions(given.device, given.int8, given.float16, given.decoding)
+    return ModelOptions(loading.device, loading.int8, loading.float16, loading.decoding)
 
 
 def add_scores(parser: argparse.ArgumentParser) -> None:
@@ -294,38 +290,12 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
 
 
 def load_translator(
-    models: Sequence[str], given: ModelArguments, beam: int | None = None, n_best: int = 1
+    models: Sequence[str], loading: ModelArguments, beam: int | None = None, n_best: int = 1
 ) -> "Translator":
     """Load the models of a command; raise UserError if its beam is smaller than `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load_with(models, model_options(given))
+        translator = Translator.load_with(models, model_options(loading))
     translator.beam_size(beam, n_best)  # raises before any input is read
     return translator
-
-
-@contextmanager
-def frozen_objects() -> Iterator[None]:
-    """Keep the garbage collector from what is loaded: it would take a quarter of a second.
-
-    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail. A second one does not.
-    """
-    deferred = DeferredInterrupt()
-    receives_signals = threading.current_thread() is threading.main_thread()
-    if receives_signals:
-        handler = signal.signal(signal.SIGINT, deferred)
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
-        if receives_signals:
-            signal.signal(signal.SIGINT, handler)
-        if deferred.is_waiting and callable(handler):
-            handler(signal.SIGINT, None)  # a signal would count as a second Ctrl-C
-        elif deferred.is_waiting:
-            signal.raise_signal(signal.SIGINT)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import yaml
 
 from seq2seq.cli import arguments, configs
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.main import main
 from seq2seq.cli.options import CommandLine
 from seq2seq.config.document import shipped_configs
@@ -104,7 +105,7 @@ def run(options: Options) -> int:
 
 def _unpack(config: Path, overrides: Sequence[str]) -> None:
     """Write the config, unless it is there, and the corpora; raises UserError before that."""
-    with arguments.frozen_objects():  # if a package is missing, before anything is written
+    with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     (shipped,) = [packaged for packaged in shipped_configs() if packaged.name == config.name]
     with as_file(shipped) as packaged:

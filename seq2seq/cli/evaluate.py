@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments, conflicts, search_arguments
 from seq2seq.cli.conflicts import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport, check_texts, is_stdin, name_of, text_lines
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -83,9 +84,9 @@ class Options:
 
 
 def _says_how_to_translate(options: Options) -> bool:
-    given = options.loading
-    precision = given.int8 or given.float16
-    return bool(options.beam or precision or given.device != "auto" or given.decoding)
+    loading = options.loading
+    precision = loading.int8 or loading.float16
+    return bool(options.beam or precision or loading.device != "auto" or loading.decoding)
 
 
 _EITHER = "evaluate: give either -m RUN or --hyp FILE"
@@ -128,10 +129,7 @@ def run(options: Options) -> int:
     conflicts.check_together(options, CONFLICTS)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
-    inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
-    check_output(options.output, *inputs, runs=options.model)
-    check_output(options.json, *inputs, options.output, runs=options.model)
-    check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
+    _check_outputs(options, data)
     from seq2seq.evaluation import metrics
     from seq2seq.evaluation.bootstrap import seed_name
     from seq2seq.evaluation.segmentation import check_tokenizer, segmentation_of
@@ -158,14 +156,27 @@ def run(options: Options) -> int:
         return 0
     scores = metrics.score(hypotheses[0], *how)
     if options.sentences:
-        scored = metrics.sentence_scores(hypotheses[0], *how)
-        names = [f"reference {n}" for n in range(1, 1 + len(lists))]
-        names = ["reference"] if len(lists) == 1 else names
-        table |= {"hypothesis": hypotheses[0], **dict(zip(names, lists, strict=True))}
+        table |= {"hypothesis": hypotheses[0], **_by_reference(lists)}
+        scores_of_sentences = metrics.sentence_scores(hypotheses[0], *how)
         with open_output(options.sentences) as output:
-            output.write(sentence_table(scored, table))
+            output.write(sentence_table(scores_of_sentences, table))
     write_report(as_table(scores), as_json(scores), options.json)
     return 0
+
+
+def _check_outputs(options: Options, data: "DataConfig | None") -> None:
+    """Raise UserError for an output that would replace an input, a run or another output."""
+    inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
+    check_output(options.output, *inputs, runs=options.model)
+    check_output(options.json, *inputs, options.output, runs=options.model)
+    check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
+
+
+def _by_reference(lists: Sequence[list[str]]) -> dict[str, list[str]]:
+    """Return the lines of references by names of columns, numbered if they are several."""
+    if len(lists) == 1:
+        return {"reference": lists[0]}
+    return {f"reference {number}": lines for number, lines in enumerate(lists, start=1)}
 
 
 class SystemRow(NamedTuple):
@@ -247,7 +258,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     """Return the corpora that the first run's config names, if any, and its target language."""
     if not models:
         return None, ""
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.inference.loaders.load import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.packaged_models import model_folder
@@ -268,8 +279,8 @@ def _read(options: Options, data: "DataConfig | None") -> tuple[Texts, Texts]:
         paths = [*(options.hyp or sources), *options.ref]
         names = list(map(name_of, paths))
         rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
-        named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-        return named[: -len(options.ref)], named[-len(options.ref) :]
+        texts = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        return texts[: -len(options.ref)], texts[-len(options.ref) :]
     files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
         exported = "is an exported model, which records no text"
@@ -352,8 +363,8 @@ def systems_table(systems: Systems) -> str:
 def _signatures(rows: "Mapping[str, metrics.Score | SystemRow]") -> str:
     from seq2seq.evaluation.metrics import METRICS
 
-    named = [(METRICS[key].name, row.signature) for key, row in rows.items()]
-    return aligned_table(named, "left")
+    signatures = [(METRICS[key].name, row.signature) for key, row in rows.items()]
+    return aligned_table(signatures, "left")
 
 
 def _numbers(score: float, ci: tuple[float, float] | None) -> tuple[str, str]:

@@ -193,7 +193,7 @@ def read_texts(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
     with ExitStack() as stack:
         opened = [stack.enter_context(open_input(path)) for path in paths]
-        named = list(zip(map(name_of, paths), opened, strict=True))
-        lines = list(zip(*reading.in_step(named), strict=True)) or [()] * len(paths)
+        files = list(zip(map(name_of, paths), opened, strict=True))
+        lines = list(zip(*reading.in_step(files), strict=True)) or [()] * len(paths)
     reports = [LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

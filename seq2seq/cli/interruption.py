@@ -1,5 +1,6 @@
-"""A second Ctrl-C ends the process at once, whatever it computes."""
+"""Ctrl-C: the first waits until a command is loaded, a second one ends the process at once."""
 
+import gc
 import os
 import signal
 import sys
@@ -23,6 +24,32 @@ class DeferredInterrupt(PatientHandler):
 
     def __call__(self, _number: int, _frame: object) -> None:
         self.is_waiting = True
+
+
+@contextmanager
+def frozen_objects() -> Iterator[None]:
+    """Keep the garbage collector from what is loaded: it would take a quarter of a second.
+
+    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail. A second one does not.
+    """
+    deferred = DeferredInterrupt()
+    receives_signals = threading.current_thread() is threading.main_thread()
+    if receives_signals:
+        handler = signal.signal(signal.SIGINT, deferred)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+        if receives_signals:
+            signal.signal(signal.SIGINT, handler)
+        if deferred.is_waiting and callable(handler):
+            handler(signal.SIGINT, None)  # a signal would count as a second Ctrl-C
+        elif deferred.is_waiting:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def is_override(text: str) -> bool:
     return "=" in text and not isfile(text)  # noqa: PTH113
 
 
-def named(kind: Callable[[str], Any], text: str) -> Any:
+def nonempty_path(kind: Callable[[str], Any], text: str) -> Any:
     """Return a path of a kind; an empty name, as of a variable that is not set, is refused.
 
     To `Path` it is the working folder.
@@ -106,17 +106,17 @@ def filled(kind: type[Record], values: Mapping[str, Any], line: CommandLine) -> 
 
 def _filled(kind: Any, remaining: dict[str, Any], line: CommandLine) -> Any:
     """Move values to the fields of a record, and of the records in it."""
-    taken: dict[str, Any] = {}
+    field_values: dict[str, Any] = {}
     for field in fields(kind):
         if field.type is CommandLine:
-            taken[field.name] = line
+            field_values[field.name] = line
         elif is_dataclass(field.type):
-            taken[field.name] = _filled(field.type, remaining, line)
+            field_values[field.name] = _filled(field.type, remaining, line)
         elif field.name in remaining:
-            taken[field.name] = remaining.pop(field.name)
+            field_values[field.name] = remaining.pop(field.name)
         else:
             raise TypeError(f"{kind.__module__}.{kind.__name__}: no argument is {field.name}")
-    return kind(**taken)
+    return kind(**field_values)
 
 
 def paths_of(values: Iterable[object]) -> list[Path]:
@@ -129,13 +129,13 @@ def paths_of(values: Iterable[object]) -> list[Path]:
 def named_scores(values: Iterable[object]) -> list[str]:
     """Return the scores outside of the package that options and overrides name."""
     entries = _entries(values)
-    named: list[str] = [entry for entry in entries if isinstance(entry, ScoreName)]
+    scores: list[str] = [entry for entry in entries if isinstance(entry, ScoreName)]
     for word in entries:
         if isinstance(word, Override):
             key, _, value = word.partition("=")
             texts = re.findall(r"[\w.]+:\w+", value) if key.strip() in _SCORE_KEYS else []
-            named += filter(is_score_name, texts)
-    return named
+            scores += filter(is_score_name, texts)
+    return scores
 
 
 def _entries(values: Iterable[object]) -> Sequence[object]:

@@ -240,13 +240,13 @@ def _is_stdin(path: Path) -> bool:
 
 @contextmanager
 def progress(
-    task: str, total: int | None, visible: bool = True, done: int = 0
+    task: str, total: int | None, visible: bool = True, start: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
-    """Yield a function that advances a bar on stderr, from `done` on; None where there is none."""
+    """Yield a function that advances a bar on stderr, from `start` on; None where there is none."""
     if not visible or not sys.stderr.isatty() or not is_installed("tqdm"):
         yield None
         return
     from tqdm import tqdm
 
-    with tqdm(desc=task, total=total, initial=done, unit=" lines", dynamic_ncols=True) as bar:
+    with tqdm(desc=task, total=total, initial=start, unit=" lines", dynamic_ncols=True) as bar:
         yield bar.update

@@ -19,8 +19,8 @@ from seq2seq.cli.options import (
     PathName,
     Words,
     filled,
-    named,
     named_scores,
+    nonempty_path,
     override_or_path,
     paths_of,
 )
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         settings["formatter_class"] = partial(formatter, max_help_position=30)
         super().__init__(**settings, allow_abbrev=False)
         for kind in (Path, PathName, override_or_path):
-            self.register("type", kind, partial(named, kind))
+            self.register("type", kind, partial(nonempty_path, kind))
 
     def format_help(self) -> str:
         """Return the help, with the command that lists all keys if this one takes overrides."""
@@ -82,9 +82,9 @@ class Parser(argparse.ArgumentParser):
         options = self._option_string_actions
         if meant := [text for text in options if text.startswith(name) and name != "-"]:
             return f"; did you mean '{meant[0]}'?"
-        spelled = self._option_string_actions.get(option(name.lstrip("-").replace("-", "_")))
-        if spelled is not None:  # an argument of Python, as keys and requests have it
-            return f"; did you mean '{spelled.option_strings[-1]}'?"
+        action = self._option_string_actions.get(option(name.lstrip("-").replace("-", "_")))
+        if action is not None:  # an argument of Python, as keys and requests have it
+            return f"; did you mean '{action.option_strings[-1]}'?"
         if self._takes_overrides():
             from seq2seq.config.schema import Config
             from seq2seq.config.suggestions import suggest_override

@@ -134,15 +134,15 @@ def add_requirements(parser: argparse._ActionsContainer) -> None:
     add_option(parser, item_of(CallOptions, "forbidden"))
 
 
-def requirements(given: RequirementArguments, **more: Any) -> "SearchSettings":
+def requirements(options: RequirementArguments, **more: Any) -> "SearchSettings":
     """Return the settings with the glossary, the forbidden phrases and more; raises UserError."""
     from seq2seq.inference.search.forbidden import checked_phrase
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.text.glossary import Glossary
     from seq2seq.text.text_files import read_lines
 
-    glossary = Glossary.read(given.glossary) if given.glossary else None
-    path = given.forbidden
+    glossary = Glossary.read(options.glossary) if options.glossary else None
+    path = options.forbidden
     lines = enumerate(read_lines(path) if path else (), start=1)
     forbidden = tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
     return SearchSettings(glossary, forbidden, **more)
@@ -156,31 +156,31 @@ def add_sampling_options(parser: argparse._ActionsContainer, text: str | None = 
         _add_given(parser, item, "sampling")
 
 
-def search_settings(given: SearchArguments, beam: int | None) -> "SearchSettings":
+def search_settings(options: SearchArguments, beam: int | None) -> "SearchSettings":
     """Return the settings that the options and a beam size make; raises UserError."""
     from seq2seq.inference.settings import check_together
 
-    if "diversity" in given.call and given.call.get("groups", 1) == 1:
+    if "diversity" in options.call and options.call.get("groups", 1) == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
-    sampling = sampling_options(given.sampling)
-    settings = requirements(given.required, sampling=sampling, **given.call)
-    check_together(settings, beam_size=beam, constraints=given.constraints)
+    sampling = sampling_options(options.sampling)
+    settings = requirements(options.required, sampling=sampling, **options.call)
+    check_together(settings, beam_size=beam, constraints=options.constraints)
     return settings
 
 
-def sampling_options(given: Mapping[str, Any]) -> Sampling | None:
+def sampling_options(values: Mapping[str, Any]) -> Sampling | None:
     """Return how to sample, or None for beam search; raises UserError."""
-    if "samples" in given:
-        return Sampling(**given)
+    if "samples" in values:
+        return Sampling(**values)
     for item in _flagged(Sampling):
-        if item.name in given:
+        if item.name in values:
             raise UserError("needs --sample N, which draws translations", argument=item.name)
     return None
 
 
 def glossary_places(
-    given: RequirementArguments, settings: "SearchSettings"
+    options: RequirementArguments, settings: "SearchSettings"
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the target phrases of a glossary after the file and the source phrase."""
     for src, tgt in settings.glossary.terms() if settings.glossary else ():
-        yield f"{given.glossary}: {src[:60]!r}", [tgt]
+        yield f"{options.glossary}: {src[:60]!r}", [tgt]

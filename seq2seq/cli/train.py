@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
@@ -47,7 +48,7 @@ class Options:
 def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 
     how = options.device, options.resume, options.overwrite, options.init_from
@@ -55,19 +56,19 @@ def run(options: Options) -> int:
         run_dir = train(config, *how)
     except Interrupted as stop:
         if is_main_process() and not stop.done:
-            given = options.command_line.words
-            words = [word for word in given if word not in ("--overwrite", "--resume")]
+            typed_words = options.command_line.words
+            words = [word for word in typed_words if word not in ("--overwrite", "--resume")]
             start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
             logger.info(f"Resume with: {start} {shlex.join([*words, '--resume'])}")
         raise
     if is_main_process():
         name = shlex.quote(str(run_dir))
         score = config.model.score
-        named = ""
+        score_option = ""
         if score is not None and score.is_external:
-            named = f" {arguments.option('scores', [score.name])}"
-        logger.info(f"Translate:  seq2seq translate -m {name} -i FILE{named}")
+            score_option = f" {arguments.option('scores', [score.name])}"
+        logger.info(f"Translate:  seq2seq translate -m {name} -i FILE{score_option}")
         if config.data.test is not None:
-            logger.info(f"Evaluate:   seq2seq evaluate -m {name}{named}")
-        logger.info(f"Report:     seq2seq report {name}{named}")
+            logger.info(f"Evaluate:   seq2seq evaluate -m {name}{score_option}")
+        logger.info(f"Report:     seq2seq report {name}{score_option}")
     return 0

@@ -9,10 +9,10 @@ def other_form(text: str, mark: str) -> str:
     Input methods of East Asian languages write such full-width forms.
     """
     is_form = not text[:1].isascii() and unicodedata.normalize("NFKC", text[:1]) == mark
-    return named(text[0]) if is_form else ""
+    return name_with_article(text[0]) if is_form else ""
 
 
-def named(character: str) -> str:
+def name_with_article(character: str) -> str:
     """Return the name of a character with its article."""
     name = unicodedata.name(character, "TAB" if character == "\t" else "CONTROL CHARACTER")
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name.lower()}"

@@ -99,8 +99,8 @@ class ParallelFiles(fields.Section):
     @property
     def column_names(self) -> list[str] | None:
         """Return the columns that are read, None if they are given by number or not at all."""
-        named = self.columns is not None and not is_column_number(self.columns[0])
-        return self.columns if named else None
+        has_names = self.columns is not None and not is_column_number(self.columns[0])
+        return self.columns if has_names else None
 
     @property
     def is_table(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.characters import named, other_form
+from seq2seq.config.characters import name_with_article, other_form
 from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.fields import KeyPath
 from seq2seq.runtime import errors, file_types
@@ -110,9 +110,9 @@ def _has_unusual_indent(text: str, document: Document, ascii_too: bool = True) -
     """Add an issue for the first line that is indented by other characters than spaces, if any."""
     for number, line in enumerate(text.split("\n"), start=1):
         indent = line[: len(line) - len(line.lstrip())]
-        others = [character for character in indent if character not in " \r"]
-        if line.strip() and others and (ascii_too or not others[0].isascii()):
-            reason = f"begins with {named(others[0])}; indent with spaces"
+        not_spaces = [character for character in indent if character not in " \r"]
+        if line.strip() and not_spaces and (ascii_too or not not_spaces[0].isascii()):
+            reason = f"begins with {name_with_article(not_spaces[0])}; indent with spaces"
             document.issues.append(ConfigIssue(number, reason))
             document.incomplete = True
             return True
@@ -137,9 +137,9 @@ def _lacks_space(text: str, wrong: int, document: Document) -> bool:
         if key is None:
             continue
         spaced = f"{key[0]} {lines[number][key.end() :]}"
-        repaired = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
+        new_text = "\n".join([*lines[:number], spaced, *lines[number + 1 :]])
         try:
-            yaml.compose(repaired, Loader=yaml.BaseLoader)
+            yaml.compose(new_text, Loader=yaml.BaseLoader)
         except (yaml.YAMLError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             if mark is None or mark.line <= wrong:
@@ -158,7 +158,7 @@ def within_curly_marks(value: str) -> bool:
     return all("QUOTATION MARK" in unicodedata.name(end, "") for end in (value[0], value[-1]))
 
 
-def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) -> Tree:
+def _read_mapping(node: yaml.MappingNode, parent: KeyPath, document: Document) -> Tree:
     """Convert a YAML mapping to a dict, recording the line of each key and any issue."""
     tree: Tree = {}
     for key_node, value_node in node.value:
@@ -166,7 +166,7 @@ def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) ->
         if not isinstance(key_node, yaml.ScalarNode):
             document.issues.append(ConfigIssue(line, "a key must be a single word"))
             continue
-        path = (*above, key_node.value)
+        path = (*parent, key_node.value)
         if path in document.lines:
             first = document.lines[path]
             text = f"{'.'.join(path)}: set twice, first on line {first}; remove one of the two"

@@ -138,6 +138,6 @@ def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
         issue.text if issue.command_line else place + issue.text
         for place, issue in zip(places, first, strict=True)
     ]
-    if more := len(issues) - len(first):
-        texts.append(f"{path}: ... and {more:,} more error{'s' if more > 1 else ''}")
+    if rest_count := len(issues) - len(first):
+        texts.append(f"{path}: ... and {rest_count:,} more error{'s' if rest_count > 1 else ''}")
     return texts

@@ -56,7 +56,7 @@ class Shorthand(Section):
         """Return the keys that a value sets, or an instance as it is."""
         if isinstance(value, cls):
             return value
-        first, *more = cls.model_fields
+        first, *rest = cls.model_fields
         if not isinstance(value, Mapping):
             return dict.fromkeys(cls.SHARED or [first], value)
         names = [name for name in value if name not in cls.model_fields]
@@ -66,7 +66,7 @@ class Shorthand(Section):
             raise ValueError(f"takes one {first}, such as {show(dict([*value.items()][:1]))}")
         if meant := errors.did_you_mean(str(names[0]), cls.model_fields, SIMILAR):
             raise ValueError(f"has no key {show(names[0])}{meant}")
-        return {first: names[0], more[0]: value[names[0]]}
+        return {first: names[0], rest[0]: value[names[0]]}
 
     @classmethod
     def opened(cls, value: object, name: str) -> object:
@@ -77,9 +77,9 @@ class Shorthand(Section):
 
     @pydantic.model_validator(mode="after")
     def _check_second(self) -> Self:
-        (_, first), *more = self
+        (_, first), *rest = self
         if self.TAKES_SECOND and first not in self.TAKES_SECOND:
-            name, value = more[0]
+            name, value = rest[0]
             if value != type(self).model_fields[name].default:
                 raise ValueError(f"{name} belongs to {' and '.join(self.TAKES_SECOND)}")
         return self
@@ -89,9 +89,9 @@ class Shorthand(Section):
         cls, core: core_schema.CoreSchema, handler: pydantic.GetJsonSchemaHandler
     ) -> dict[str, Any]:
         complete = {**handler.resolve_ref_schema(handler(core))}
-        named = {name: complete.pop(name) for name in ("title", "description")}
+        descriptions = {name: complete.pop(name) for name in ("title", "description")}
         keys = complete["properties"]
-        first, *more = keys
+        first, *rest = keys
         hidden = ("title", "default", "description")
         single = {
             name: value
@@ -99,8 +99,8 @@ class Shorthand(Section):
             if name not in hidden
         }
         if cls.SHARED:
-            return {**named, "anyOf": [single, complete]}
-        second = {name: value for name, value in keys[more[0]].items() if name != "title"}
+            return {**descriptions, "anyOf": [single, complete]}
+        second = {name: value for name, value in keys[rest[0]].items() if name != "title"}
         pair: dict[str, Any] = {
             "type": "object",
             "properties": dict.fromkeys(cls.TAKES_SECOND or single["enum"], second),
@@ -108,7 +108,7 @@ class Shorthand(Section):
             "minProperties": 1,
             "maxProperties": 1,
         }
-        return {**named, "anyOf": [single, pair, complete]}
+        return {**descriptions, "anyOf": [single, pair, complete]}
 
 
 def section_class(annotation: object) -> type[Section] | None:

@@ -157,15 +157,15 @@ class ModelConfig(Section):
     def _fit_to_decoder(cls, value: object, info: ValidationInfo) -> object:
         """Fill in an unset key; refuse one that does not apply, or ignore it if set in YAML."""
         key = str(info.field_name)
-        earlier = info.data
-        if "decoder" not in earlier or _DECIDED_BY.get(key, "decoder") not in earlier:
+        data = info.data
+        if "decoder" not in data or _DECIDED_BY.get(key, "decoder") not in data:
             return value
         if value is not None:
-            reason = _why_unused(key, value, earlier)
+            reason = _why_unused(key, value, data)
             if reason is None:
                 return value
             ignore(("model", key), value, reason, info)
-        return _model_default(key, earlier)
+        return _model_default(key, data)
 
     @field_validator("maxout")
     @classmethod
@@ -190,10 +190,10 @@ class ModelConfig(Section):
         return size
 
 
-def _why_unused(key: str, value: object, earlier: dict[str, Any]) -> str | None:
+def _why_unused(key: str, value: object, data: dict[str, Any]) -> str | None:
     """Return why the key does not apply to this decoder and score, or None if it does."""
-    decoder = earlier["decoder"]
-    score = earlier.get("score")
+    decoder = data["decoder"]
+    score = data.get("score")
     if decoder == "none":
         return "decoder none has no attention"
     if isinstance(value, ScoreConfig) and decoder == "bahdanau" and not value.fits_bahdanau:
@@ -205,18 +205,18 @@ def _why_unused(key: str, value: object, earlier: dict[str, Any]) -> str | None:
     return None
 
 
-def _model_default(key: str, earlier: dict[str, Any]) -> object:
+def _model_default(key: str, data: dict[str, Any]) -> object:
     """Return the default of a decoder-dependent key; None if the key does not apply."""
-    decoder = earlier["decoder"]
-    score = earlier.get("score")
+    decoder = data["decoder"]
+    score = data.get("score")
     if key == "score" and decoder != "none":
         return ScoreConfig(name="general" if decoder == "luong" else "additive")
     if key == "input_feeding":
         return True if decoder == "luong" else None
     is_sized = key == "attention_size" and score is not None and score.is_sized
-    if not is_sized or "hidden_size" not in earlier:
+    if not is_sized or "hidden_size" not in data:
         return None
-    size = max(1, earlier["hidden_size"] // 2)
+    size = max(1, data["hidden_size"] // 2)
     if reason := _not_divided(size, score):
         raise ValueError(f"attention_size {reason}; it is {size}, half of hidden_size, by default")
     return size

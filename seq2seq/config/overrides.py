@@ -14,21 +14,21 @@ def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     text = text.strip()
     if not equals or not all(path):
         forms = (other_form(character, mark) for character in override for mark in "=:")
-        other = next((f"has {form}; " for form in forms if form), "")
-        raise ValueError(f"{other}expected section.key=value, such as model.dropout=0.2")
+        hint = next((f"has {form}; " for form in forms if form), "")
+        raise ValueError(f"{hint}expected section.key=value, such as model.dropout=0.2")
     section = tree
     for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:
             section[key] = {}
         kind = section_at(schema, path[:depth])
-        below = section[key]
-        if kind is not None and issubclass(kind, Shorthand) and below != {}:
-            below = section[key] = kind.opened(below, path[depth])
-        if not isinstance(below, dict):
-            is_list = isinstance(below, list)
+        child = section[key]
+        if kind is not None and issubclass(kind, Shorthand) and child != {}:
+            child = section[key] = kind.opened(child, path[depth])
+        if not isinstance(child, dict):
+            is_list = isinstance(child, list)
             text = "a list; change the file" if is_list else "a single value; give it a new one"
             raise ValueError(f"{'.'.join(path[:depth])} has {text}")
-        section = below
+        section = child
     if within_curly_marks(text):
         raise ValueError(f"{text} {CURLY}")
     value: object = None if text in NULLS else text

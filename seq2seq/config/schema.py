@@ -112,9 +112,9 @@ class Config(Section):
         return replace(decoding, coverage_penalty=0.0, replace_unknown=False)
 
 
-def _check_guided(earlier: dict[str, Any]) -> None:
+def _check_guided(sections: dict[str, Any]) -> None:
     """Raise ValueError if the keys before `training` do not allow guided alignment."""
-    data, vocabulary, model = (earlier.get(name) for name in ("data", "vocabulary", "model"))
+    data, vocabulary, model = (sections.get(name) for name in ("data", "vocabulary", "model"))
     if model is not None and model.decoder == "none":
         needed = f"attention; set decoder to one of {ATTENTIONAL}"
         raise ValueError(f"losses: guided_alignment needs {needed}")
@@ -233,22 +233,22 @@ def recorded_keys(config: Config) -> dict[str, object]:
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     """List, as `changed_keys` does, the keys that differ from recorded ones."""
     now = recorded_keys(new)
-    free = () if new.training.decay.name in ("linear", "cosine") else _LENGTH
+    free_keys = () if new.training.decay.name in ("linear", "cosine") else _LENGTH
     return [
         f"{key}: {fields.show(recorded.get(key))} -> {fields.show(now.get(key))}"
         for key in {**recorded, **now}
-        if recorded.get(key) != now.get(key) and key not in free
+        if recorded.get(key) != now.get(key) and key not in free_keys
     ]
 
 
-def leaves(tree: Tree, above: str = "") -> dict[str, object]:
+def leaves(tree: Tree, parent: str = "") -> dict[str, object]:
     """Return the keys with a value, by their dotted names; entries of lists count from 1."""
     values: dict[str, object] = {}
     for name, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             value = {str(number): entry for number, entry in enumerate(value, start=1)}
         values |= (
-            leaves(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+            leaves(value, f"{parent}{name}.") if isinstance(value, dict) else {parent + name: value}
         )
     return values
 

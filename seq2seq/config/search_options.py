@@ -304,8 +304,8 @@ def conflict_in(options: CallOptions, **more: object) -> tuple[str, str] | None:
 
     `more` are those that the record lacks, such as the beam size; None is not given.
     """
-    given = {
+    names_set = {
         item.name for item in fields(CallOptions) if getattr(options, item.name) != item.default
     }
-    given |= {name for name, value in more.items() if value is not None}
-    return next((pair for pair in EXCLUSIONS if given.issuperset(pair)), None)
+    names_set |= {name for name, value in more.items() if value is not None}
+    return next((pair for pair in EXCLUSIONS if names_set.issuperset(pair)), None)

@@ -29,7 +29,7 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
         return f"; a space is missing after {key}:"
     if colon := other_form(path[-1].lstrip(_KEY_CHARACTERS), ":"):
         return f"; it has {colon}; write : and a space"
-    above = ".".join(path[:-1])
+    parent = ".".join(path[:-1])
     name = _underscored(path[-1].rpartition(".")[2])
     if (key := _COMMON_NAMES.get(name, "")) in ours:
         return f"; did you mean '{key}' ({ours[key]})?"
@@ -41,7 +41,7 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     if not close and (similar := _close(name, _COMMON_NAMES, _SIMILAR_ELSEWHERE)):
         return _suggest([_COMMON_NAMES[similar[0]]])
     return _suggest(
-        key.removeprefix(f"{above}." if above else "")
+        key.removeprefix(f"{parent}." if parent else "")
         for key in ours
         if key.rpartition(".")[2] in close
     )
@@ -73,12 +73,12 @@ def suggest_override(option: str, schema: type[Section]) -> str:
     return f"; keys of the config are set without dashes: {names}" if names else ""
 
 
-def key_descriptions(schema: type[Section], above: str = "") -> Iterator[tuple[str, str]]:
+def key_descriptions(schema: type[Section], parent: str = "") -> Iterator[tuple[str, str]]:
     """Yield keys and sections by dotted name, with descriptions; not the keys of a shorthand."""
     for name, info in schema.model_fields.items():
-        yield f"{above}{name}", info.description or ""
+        yield f"{parent}{name}", info.description or ""
         if (section := section_class(info.annotation)) is not None and not is_value(section):
-            yield from key_descriptions(section, f"{above}{name}.")
+            yield from key_descriptions(section, f"{parent}{name}.")
 
 
 def is_value(section: type[Section] | None) -> bool:
@@ -97,8 +97,8 @@ def _close_start(name: str, names: Iterable[str]) -> list[str]:
     """Return the name whose first word is similar, if it is the only one with that word."""
     starts = [key.partition("_")[0] for key in names]
     close = _close(name, starts, _SIMILAR_START)
-    found = [key for key in names if key.partition("_")[0] in close]
-    return found if len(found) == 1 else []
+    keys = [key for key in names if key.partition("_")[0] in close]
+    return keys if len(keys) == 1 else []
 
 
 def _suggest(keys: Iterable[str]) -> str:

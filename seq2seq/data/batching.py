@@ -130,7 +130,7 @@ class EpochOrder(Items[Rows]):
         return self._batches[i - int(self._starts[block])]
 
     def _batches_of(self, block: int) -> list[Rows]:
-        lengths, used = self._lengths(block), self._used(block)
+        lengths, positions = self._lengths(block), self._used_positions(block)
         if self._epoch is None:
             batches = length_windows.sorted_batches(*lengths, self._budget)
         else:
@@ -139,7 +139,7 @@ class EpochOrder(Items[Rows]):
             generator = np.random.Generator(np.random.PCG64(numbers))
             windows = length_windows.layouts(*lengths, self._budget, self._scale)
             batches = windows.draw(self._epoch + block, generator)
-        rows = (batch if used is None else used[batch] for batch in batches)
+        rows = (batch if positions is None else positions[batch] for batch in batches)
         return [block + batch * self._blocks for batch in rows]
 
     def _divide(self) -> BatchDivision:
@@ -163,10 +163,10 @@ class EpochOrder(Items[Rows]):
         src, tgt = (
             side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in self._sides
         )
-        used = self._used(block)
-        return (src, tgt) if used is None else (src[used], tgt[used])
+        positions = self._used_positions(block)
+        return (src, tgt) if positions is None else (src[positions], tgt[positions])
 
-    def _used(self, block: int) -> Rows | None:
+    def _used_positions(self, block: int) -> Rows | None:
         """Return the positions in a block of the pairs that this epoch uses; None for all."""
         if self._epoch is None or not self._pairs.shares:
             return None

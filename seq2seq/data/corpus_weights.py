@@ -48,6 +48,6 @@ def used_in_epoch(rows: Rows, parts: Sequence[Share], seed: int, epoch: int) -> 
     fraction = fractions[np.searchsorted(ends, rows, side="right")]
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     phase = (rows.astype(np.uint64) * np.uint64(_GOLDEN) + start).astype(np.float64) * _UNIT
-    before, after = (np.floor(fraction * number + phase) for number in (epoch, epoch + 1))
-    used: NDArray[np.bool_] = (after > before) | (fraction >= 1)
+    uses_before, uses_after = (np.floor(fraction * number + phase) for number in (epoch, epoch + 1))
+    used: NDArray[np.bool_] = (uses_after > uses_before) | (fraction >= 1)
     return used

@@ -20,8 +20,8 @@ class LengthLimit:
 
     def __call__(self, src_length: int) -> int:
         """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
-        most = max(_MOST, _MOST_RATIO * src_length)
-        return max(1, min(int(self.ratio * src_length) + self.extra, most))
+        maximum = max(_MOST, _MOST_RATIO * src_length)
+        return max(1, min(int(self.ratio * src_length) + self.extra, maximum))
 
     def joined(self, other: "LengthLimit") -> "LengthLimit":
         """Return a limit that is nowhere below this one or another."""

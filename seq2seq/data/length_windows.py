@@ -76,10 +76,10 @@ class Layouts(NamedTuple):
         If the layout has fewer batches than the other, some of the largest are halved.
         """
         batches = self[number % 2].draw(generator)
-        while missing := self.batches - len(batches):
+        while shortfall := self.batches - len(batches):
             batches.sort(key=len, reverse=True)
-            halves = [half for batch in batches[:missing] for half in np.array_split(batch, 2)]
-            batches = [half for half in halves if len(half)] + batches[missing:]
+            halves = [half for batch in batches[:shortfall] for half in np.array_split(batch, 2)]
+            batches = [half for half in halves if len(half)] + batches[shortfall:]
         return [batches[i] for i in generator.permutation(len(batches))]
 
 
@@ -109,7 +109,7 @@ def choose_scale(src: Rows, tgt: Rows, batch_tokens: int) -> float:
     if not len(src):
         return scales[0]
     by_length = sorted_batches(src, tgt, batch_tokens)
-    most = MAX_PADDED * padded_tokens(by_length, src, tgt)
+    most_padded = MAX_PADDED * padded_tokens(by_length, src, tgt)
 
     def epochs(scale: float) -> list[list[Rows]]:
         divided = layouts(src, tgt, batch_tokens, scale)
@@ -122,21 +122,21 @@ def choose_scale(src: Rows, tgt: Rows, batch_tokens: int) -> float:
         even, odd, _ = epochs(scale)
         if len(even) > MAX_BATCHES * len(by_length):
             return True
-        return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most
+        return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most_padded
 
     mixed, costly = (bisect_left(scales, True, key=holds) for holds in (is_mixed, is_costly))
     return scales[min(mixed, max(0, costly - 1))]
 
 
-def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:
+def met_again(earlier_batches: Sequence[Rows], later_batches: Sequence[Rows]) -> float:
     """Return the share of its batch-mates that a pair has met in the epoch before, the mean of all.
 
     The larger of the means over pairs and over batch-mates.
     """
-    old, new = (np.empty(sum(map(len, after)), np.int64) for _ in range(2))
-    for number, batches in ((old, before), (new, after)):
+    old, new = (np.empty(sum(map(len, later_batches)), np.int64) for _ in range(2))
+    for number, batches in ((old, earlier_batches), (new, later_batches)):
         number[np.concatenate(batches)] = np.repeat(np.arange(len(batches)), [*map(len, batches)])
-    mates = np.array([*map(len, after)])[new] - 1
+    mates = np.array([*map(len, later_batches)])[new] - 1
     _, meeting, counts = np.unique((old << 32) + new, return_inverse=True, return_counts=True)
     again = counts[meeting] - 1
     means = (again / np.maximum(mates, 1)).mean(), again.sum() / max(1, mates.sum())
@@ -172,9 +172,9 @@ def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
 
     A group holds neighbouring lengths for _GROUP_WINDOWS windows, of which pairs fill `shares`.
     """
-    filled = np.bincount(narrow, shares)
-    before = np.cumsum(filled) - filled
-    group = (before / _GROUP_WINDOWS).astype(np.int64)[narrow]
+    window_shares = np.bincount(narrow, shares)
+    filled_before = np.cumsum(window_shares) - window_shares
+    group = (filled_before / _GROUP_WINDOWS).astype(np.int64)[narrow]
     return _sorted_rows(group, wide)
 
 
@@ -190,17 +190,19 @@ def _layout(rows: Rows, src: Rows, tgt: Rows, shares: Floats, batch_tokens: int)
     return Layout(rows, window, np.concatenate(batch_ends))
 
 
-def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[tuple[int, int]]:
+def _cuts(
+    src: Rows, tgt: Rows, cumulative_shares: Floats, batch_tokens: int
+) -> Iterator[tuple[int, int]]:
     """Yield the end of each window and the rows of its batches, which are full in all but the last.
 
-    `filled` is the cumulative share of a window.
+    `cumulative_shares` is the cumulative share of a window.
     """
     start = 0
-    done = 0.0
+    start_share = 0.0
     count = len(src)
     while start < count:
-        end = min(count, max(start + 1, int(np.searchsorted(filled, done + 1))))
-        if filled[-1] - filled[end - 1] < 0.5:
+        end = min(count, max(start + 1, int(np.searchsorted(cumulative_shares, start_share + 1))))
+        if cumulative_shares[-1] - cumulative_shares[end - 1] < 0.5:
             end = count
         longest = src[start:end].max(keepdims=True), tgt[start:end].max(keepdims=True)
         size = int(_rows_that_fit(*longest, batch_tokens)[0])
@@ -208,7 +210,7 @@ def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[t
             end -= (end - start) % size
         yield end, size
         start = end
-        done = float(filled[end - 1])
+        start_share = float(cumulative_shares[end - 1])
 
 
 def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:
@@ -240,10 +242,10 @@ def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
     """Yield the ends of batches of pairs sorted by target: multiples of ROW_STEP if possible."""
     start = 0
     while start < len(tgt):
-        most = max(1, batch_tokens // int(tgt[start]))
-        counts = np.arange(1, len(tgt[start : start + most]) + 1)
-        longest = np.maximum.accumulate(src[start : start + most])
-        fits = counts * tgt[start : start + most] <= batch_tokens
+        max_pairs = max(1, batch_tokens // int(tgt[start]))
+        counts = np.arange(1, len(tgt[start : start + max_pairs]) + 1)
+        longest = np.maximum.accumulate(src[start : start + max_pairs])
+        fits = counts * tgt[start : start + max_pairs] <= batch_tokens
         fits &= counts * longest <= SRC_SHARE * batch_tokens
         count = len(fits) if fits.all() else max(1, int(np.argmin(fits)))
         if start + count < len(tgt) and count > ROW_STEP:

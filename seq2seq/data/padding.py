@@ -44,8 +44,8 @@ class Batch(NamedTuple):
             for size, multiple in ((rows, row_step), (width, step), (src_width, step))
         )
         more_rows = all_rows - rows
-        more = positions - src_width
-        src = F.pad(self.src, (0, more, 0, more_rows), value=PAD_ID)
+        extra_positions = positions - src_width
+        src = F.pad(self.src, (0, extra_positions, 0, more_rows), value=PAD_ID)
         src[rows:, 0] = EOS_ID
         tgt_out = self.tgt_out.new_full((steps, all_rows), PAD_ID)
         tgt_out[self.tgt_positions % width, self.tgt_positions // width] = self.tgt_out
@@ -53,9 +53,11 @@ class Batch(NamedTuple):
         words = self.src_words
         alignment = self.alignment
         if words is not None and alignment is not None:
-            missing = -alignment.shape[2] % step
-            words = F.pad(words, (0, more, 0, more_rows), value=alignment.shape[2] + missing)
-            alignment = F.pad(alignment, (0, missing, 0, steps - width, 0, more_rows))
+            padding = -alignment.shape[2] % step
+            words = F.pad(
+                words, (0, extra_positions, 0, more_rows), value=alignment.shape[2] + padding
+            )
+            alignment = F.pad(alignment, (0, padding, 0, steps - width, 0, more_rows))
         return Batch(
             src,
             F.pad(self.src_lengths, (0, more_rows), value=1),

@@ -116,8 +116,8 @@ def content_sha256(packed: bytes) -> str:
 def fetch_anki(base_url: str, folder: Path, language: str) -> None:
     """Download the pairs of English and one language; write train, dev and test, or nothing."""
     names = [f"{split}.tsv.gz" for split in ("train", "dev", "test")]
-    there = [name for name in names if (folder / name).exists()]
-    if there == names:
+    existing_names = [name for name in names if (folder / name).exists()]
+    if existing_names == names:
         say(f"{folder}: up to date")
         return
     if folder.exists():
@@ -182,10 +182,12 @@ def split_pairs(lines: list[str]) -> dict[str, list[str]]:
     sources = defaultdict(set)
     for english, translation in keys:
         sources[translation].add(english)
-    shared = {english for english, translation in keys if len(sources[translation]) > 1}
+    shared_english = {english for english, translation in keys if len(sources[translation]) > 1}
     everything = {english for english, _ in keys}
     size = min(HELD_OUT, len(everything) // 10)
-    order = sorted(everything - shared, key=lambda key: hashlib.sha256(key.encode()).digest())
+    order = sorted(
+        everything - shared_english, key=lambda key: hashlib.sha256(key.encode()).digest()
+    )
     split_of = dict.fromkeys(order[:size], "test") | dict.fromkeys(order[size : 2 * size], "dev")
     splits: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for line, (english, _) in zip(lines, keys, strict=True):

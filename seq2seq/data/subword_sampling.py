@@ -230,12 +230,12 @@ class BpeDropout:
         state = word.start
         while (dropped := choices[start]) < state.merges:
             start += 1
-            following = state.after.get(dropped) if state.after else None
+            following = state.successors.get(dropped) if state.successors else None
             if following is None:
                 following = state.merged(dropped, self._ranks)
                 if word.states < MAX_STATES:
                     word.states += 1
-                    state.after = {**(state.after or {}), dropped: following}
+                    state.successors = {**(state.successors or {}), dropped: following}
             state = following
         if state.ids is None:
             state.ids = tuple(i for token in state.tokens for i in self._tokens.ids(token))
@@ -255,13 +255,13 @@ class _BpeWord:
 class _State:
     """A partly merged word: its tokens, and the rank of the merge of each with the next."""
 
-    __slots__ = ("_ranks", "after", "ids", "merges", "tokens")
+    __slots__ = ("_ranks", "ids", "merges", "successors", "tokens")
 
     def __init__(self, tokens: tuple[str, ...], ranks: tuple[float, ...]) -> None:
         self.tokens = tokens
         self._ranks = ranks
         self.merges = len(ranks) - ranks.count(math.inf)  # possible merges
-        self.after: dict[int, _State] | None = None  # by the number of merges dropped
+        self.successors: dict[int, _State] | None = None  # by the number of merges dropped
         self.ids: tuple[int, ...] | None = None
 
     def merged(self, dropped: int, rank_of: dict[str, float]) -> "_State":

@@ -62,28 +62,30 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     lines = (line for text in iter_text(path) for line in io.StringIO(text, newline="\n"))
     start = next(lines)
     positions = as_numbers(columns)
-    above = 0
+    skipped_lines = 0
     delimiters = DELIMITERS
-    if (named := _SEPARATOR.fullmatch(start)) is not None:
+    if (separator := _SEPARATOR.fullmatch(start)) is not None:
         start = next(lines, "")
-        delimiters = named[1]
-        above = 1
+        delimiters = separator[1]
+        skipped_lines = 1
     names, delimiter = _header(start, columns, delimiters)
     reader = csv.reader(chain([start], lines), delimiter=delimiter, strict=True)
     try:
         if positions is None:
             next(reader)
-            positions = [_position(names, column, f"{path}:{above + 1}") for column in columns]
+            positions = [
+                _position(names, column, f"{path}:{skipped_lines + 1}") for column in columns
+            ]
         size = len(names)
         for record in filter(None, reader):  # blank lines have no cells
-            place = f"{path}:{above + reader.line_num}"
+            place = f"{path}:{skipped_lines + reader.line_num}"
             if len(record) != size or size <= max(positions):
                 reason = f"the first one {size}. Quote a cell that contains {delimiter!r}"
                 raise UserError(f"{place}: the record has {counted(len(record), 'cell')}, {reason}")
             src, tgt = (as_line(record[position], place) for position in positions)
             yield src, tgt
     except csv.Error as error:
-        reason = f"{path}:{above + reader.line_num}: malformed CSV ({error})."
+        reason = f"{path}:{skipped_lines + reader.line_num}: malformed CSV ({error})."
         raise UserError(f"{reason} Close each quoted cell, and double the quotes in it") from None
 
 
@@ -182,14 +184,14 @@ def is_header(line: str, languages: Sequence[str] = ()) -> bool:
 
 
 @contextmanager
-def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
+def new_file(path: Path, renames: Renames | None = None) -> Iterator[IO[bytes]]:
     """Yield a file, compressed by its ending, that appears, or replaces a link's, once complete.
 
-    With `later`, it appears with others. Raises RunError if writing fails.
+    With `renames`, it appears with others. Raises RunError if writing fails.
     """
     with (
         files.write_errors(path),
-        files.atomic_file(files.resolve_link(path), later=later) as raw,
+        files.atomic_file(files.resolve_link(path), renames=renames) as raw,
         compressing(raw, path) as file,
     ):
         yield file
@@ -197,18 +199,18 @@ def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def pair_writer(
-    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), later: Renames | None = None
+    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), renames: Renames | None = None
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
-    The files appear together, or with others of `later`. `columns` name those of CSV and JSON; a
+    The files appear together, or with others of `renames`. `columns` name those of CSV and JSON; a
     tab in a TSV becomes a space. Raises errors as `new_file` does.
     """
     with ExitStack() as stack:
-        if later is None:
-            later = stack.enter_context(files.appearing_together())
+        if renames is None:
+            renames = stack.enter_context(files.appearing_together())
         opened = [
-            io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
+            io.TextIOWrapper(stack.enter_context(new_file(path, renames)), "utf-8", newline="")
             for path in paths
         ]
         yield _writer(opened, paths[0], columns)

@@ -219,7 +219,7 @@ def copy_text(files: Texts, folder: Path) -> Counts:
         progress_bar(one_line(f"reading {texts.source_name(files)}"), " pairs") as bar,
     ):
         for number, corpus in enumerate(corpora, start=1):
-            before, pairs = dict(counts), iter_linked_pairs(corpus)
+            earlier_counts, pairs = dict(counts), iter_linked_pairs(corpus)
             while block := list(islice(pairs, _BLOCK_PAIRS)):
                 usable = [(pair, links) for pair, links in block if texts.has_text(*pair)]
                 src, tgt = ([pair[side] for pair, _ in usable] for side in (0, 1))
@@ -232,11 +232,11 @@ def copy_text(files: Texts, folder: Path) -> Counts:
                     packed = pack_ids([links for _, links in usable])
                     link_writer.write(packed.ids, packed.lengths)
                 bar.update(len(block))
-            if counts["pairs"] == before["pairs"]:
+            if counts["pairs"] == earlier_counts["pairs"]:
                 name = texts.source_name(corpus)
-                raise texts.no_usable_pair(name, counts["blank"] - before["blank"])
+                raise texts.no_usable_pair(name, counts["blank"] - earlier_counts["blank"])
             if len(corpora) > 1:
-                counts[f"pairs.{number}"] = counts["pairs"] - before["pairs"]
+                counts[f"pairs.{number}"] = counts["pairs"] - earlier_counts["pairs"]
     return counts
 
 

@@ -104,14 +104,14 @@ def cache_of(run_dir: Path) -> Path:
     SEQ2SEQ_CACHE names another parent folder; raises UserError if that cannot be used.
     """
     if not (parent := os.environ.get(PLACE)):
-        shared = run_dir.absolute().parent / FOLDER
-        return shared if _is_usable(shared) else run_dir / FOLDER
-    chosen = Path(parent).absolute() / FOLDER
-    check_paths(chosen)
-    if not _is_usable(chosen):
-        text = f"{PLACE}: {chosen} cannot be written or belongs to another user."
+        shared_folder = run_dir.absolute().parent / FOLDER
+        return shared_folder if _is_usable(shared_folder) else run_dir / FOLDER
+    folder = Path(parent).absolute() / FOLDER
+    check_paths(folder)
+    if not _is_usable(folder):
+        text = f"{PLACE}: {folder} cannot be written or belongs to another user."
         raise UserError(f"{text} Name another folder")
-    return chosen
+    return folder
 
 
 def _is_usable(cache: Path) -> bool:
@@ -250,8 +250,8 @@ def _load(
 ) -> Entry:
     """Load the entry of this text and these settings, built from this very copy of the text."""
     key = {"text": text.entry.digest, **settings, **_VERSIONS}
-    recorded = text.recorded.get(_DIGESTS.get(kind, ""))
-    return text.cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
+    digest = text.recorded.get(_DIGESTS.get(kind, ""))
+    return text.cache.load(f"{kind}-{_hash(settings)}", key, build, digest)
 
 
 def _entry_notes(text: CachedText, kind: str, entry: Entry) -> list[str]:
@@ -270,10 +270,10 @@ def _entry_notes(text: CachedText, kind: str, entry: Entry) -> list[str]:
 
 def cache_notes(cache: EntryCache, run_dir: Path) -> list[str]:
     """Say if the cache is in the run folder, as that beside it belongs to another user."""
-    shared = run_dir.absolute().parent / FOLDER
+    shared_folder = run_dir.absolute().parent / FOLDER
     is_own = cache.path.parent == run_dir / FOLDER
-    return [f"note: {shared} belongs to another user and is not used"] * (
-        is_own and is_foreign(shared)
+    return [f"note: {shared_folder} belongs to another user and is not used"] * (
+        is_own and is_foreign(shared_folder)
     )
 
 
@@ -308,8 +308,8 @@ def _folder_name(files: Texts) -> str:
     """Return a recognisable folder name that is unique to these files."""
     paths = texts.paths_of(files)
     unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
-    named = list(paths.values())[:_NAMED_FILES]
-    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in named]
+    named_paths = list(paths.values())[:_NAMED_FILES]
+    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in named_paths]
     return "-".join([*(name.decode(errors="ignore") for name in names), unique])
 
 
@@ -346,8 +346,8 @@ def encode_in_workers(
 
     starts = range(0, len(text), CHUNK_PAIRS)
     with console.progress_bar("encoding", " pairs", len(text)) as bar:
-        few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
-        for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
+        is_small = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
+        for chunk in map(encode, starts) if is_small else _encoded(encode, starts, folder):
             yield chunk
             bar.update(chunk.pairs)
 

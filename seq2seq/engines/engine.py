@@ -133,7 +133,7 @@ class Engine(ABC):
         return 1
 
     @abstractmethod
-    def slots(self, width: int, beam_size: int, count: int) -> int:
+    def slot_count(self, width: int, beam_size: int, count: int) -> int:
         """Return the number of slots for `count` sentences of this padded width, at least 1.
 
         It may exceed `count` where shapes are fixed: search then leaves slots empty.

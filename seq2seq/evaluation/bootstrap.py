@@ -75,8 +75,8 @@ class Resamples:
         self.sentences = sentences
         self.count = RESAMPLES if count is None else count
         seed = seed_name()
-        drawn = np.random.SeedSequence().generate_state(1)
-        self._seed = int(drawn[0]) if seed == "none" else int(seed)
+        entropy = np.random.SeedSequence().generate_state(1)
+        self._seed = int(entropy[0]) if seed == "none" else int(seed)
 
     @property
     def suffice(self) -> bool:
@@ -161,9 +161,9 @@ def deviations_over_seeds(
     count = len(by_seed)
     covariance = np.cov(resampled)
     variance = float(covariance.mean())  # of the mean over seeds
-    shared = float(covariance.sum() - covariance.trace()) / (count * (count - 1))
+    mean_covariance = float(covariance.sum() - covariance.trace()) / (count * (count - 1))
     means = resampled.mean(axis=0)
-    scale = np.sqrt(max(0.0, shared) / variance) if variance > 0 else 0.0
+    scale = np.sqrt(max(0.0, mean_covariance) / variance) if variance > 0 else 0.0
     seeds = np.std(by_seed, ddof=1) / np.sqrt(count)
     deviations: NDArray[np.float64] = scale * (means - means.mean()) + seeds * draws_of_t
     return deviations
@@ -180,13 +180,13 @@ def difference(baseline: SystemScores, system: SystemScores, resamples: Resample
     # system, a permutation test has p = 0.125, the bootstrap 0.035.
     differing = differing_sentences(baseline.counts, system.counts)
     testable = differing == 0 or differing >= MIN_SENTENCES
-    drawn = system.resampled - baseline.resampled
-    means = drawn.mean(axis=0)
+    differences = system.resampled - baseline.resampled
+    means = differences.mean(axis=0)
     p_value = two_sided_p_value(mean, means) if testable else None
     if len(by_seed) == 1:
         return Difference(mean, spread, interval(means), p_value, None, None)
     draws = resamples.draws_of_t(len(by_seed) - 1)
-    distances = np.abs(deviations_over_seeds(by_seed.tolist(), drawn, draws))
+    distances = np.abs(deviations_over_seeds(by_seed.tolist(), differences, draws))
     extreme = int((distances >= abs(mean) - _ROUNDING).sum())
     seeds_p_value = (extreme + 1) / (distances.size + 1) if testable else None
     margin = float(np.quantile(distances, CONFIDENCE[1] - CONFIDENCE[0]))

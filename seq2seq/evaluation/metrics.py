@@ -1,4 +1,7 @@
-"""BLEU, chrF and TER by sacrebleu, with signatures, 95% intervals and significance tests."""
+"""BLEU, chrF and TER by sacrebleu, with signatures, 95% intervals and significance tests.
+
+`cli/evaluate.py` prints them, `tools/commands/compare.py` those of several runs.
+"""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence

@@ -43,8 +43,8 @@ def map_figure(maps: Sequence[AttentionMap], columns: int | None = None) -> "Fig
     across = max(MIN_CELLS, *(len(attention.src_tokens) for attention in maps))
     down = max(len(attention.tgt_tokens) for attention in maps)
     titles = [_title(attention, CELL * across, font) for attention in maps]
-    left, above = _room(maps, titles, font)
-    size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR + EDGE
+    left, top = _room(maps, titles, font)
+    size = columns * (left + CELL * across), rows * (top + CELL * down) + BAR + EDGE
     figure = Figure(figsize=size)
     figure._repr_png_ = lambda: save(figure, ".png")[0]  # type: ignore[attr-defined]  # for a notebook
     figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - EDGE / size[1]))
@@ -85,8 +85,8 @@ def _room(
     lines = max(title.count("\n") + 1 for title in titles)
     tgt_labels = [label for attention in maps for label in labels_of(attention.tgt_tokens)]
     beside = widest(tgt_labels, font)
-    above = LINE * lines + max(turned, UPRIGHT_LINE * upright)
-    return beside + 3 * LABEL_GAP, above + 3 * LABEL_GAP
+    top = LINE * lines + max(turned, UPRIGHT_LINE * upright)
+    return beside + 3 * LABEL_GAP, top + 3 * LABEL_GAP
 
 
 def _draw_labels(axes: "Axes", attention: AttentionMap, font: "FontProperties") -> None:

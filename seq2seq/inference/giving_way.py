@@ -38,8 +38,8 @@ def _without_lexical(search: RequestedSearch) -> RequestedSearch:
 def _without_names(search: RequestedSearch) -> RequestedSearch:
     """Return a search that requires no name; others than those of the source stay forbidden."""
     names = search.options.kept_ids
-    others = [token for token in names if token not in search.request.source]
-    forbidden = (*search.options.forbidden_ids, *others)
+    foreign_names = [token for token in names if token not in search.request.source]
+    forbidden = (*search.options.forbidden_ids, *foreign_names)
     options = replace(search.options, kept_ids=range(0), forbidden_ids=forbidden)
     return replace(search, options=options)
 

@@ -32,12 +32,12 @@ def line_counter(
         return None
     if blank := parts.count(0):
         on_translated(blank)
-    left = [*parts]
+    parts_left = [*parts]
     line_of = [number for number, count in enumerate(parts) for _ in range(count)]
 
     def count(part: int) -> None:
-        left[line_of[part]] -= 1
-        if not left[line_of[part]]:
+        parts_left[line_of[part]] -= 1
+        if not parts_left[line_of[part]]:
             on_translated(1)
 
     return count

@@ -181,7 +181,7 @@ def forced_decodings(
     for width, rows in by_width([src for src, _ in pairs]).items():
         rows = sorted(rows, key=lambda i: len(pairs[i][1]))
         while rows:
-            count = engine.slots(width, 1, len(rows))
+            count = engine.slot_count(width, 1, len(rows))
             batch = rows[:count]
             rows = rows[count:]
             padded = [pairs[i] for i in batch] + [([], [])] * (count - len(batch))
@@ -204,8 +204,8 @@ def _decode_batch(
     log_probs = []
     weights = []
     head_weights = []
-    for before, tokens in pairwise(ids):
-        step = engine.step(rows, before)
+    for previous_tokens, tokens in pairwise(ids):
+        step = engine.step(rows, previous_tokens)
         log_probs.append(engine.log_probs(step, np.arange(len(pairs)), tokens))
         rows = step.rows
         if step.attention is not None:

@@ -279,8 +279,8 @@ class Translator:
         lines = line_list(sources, "sources")
         answers = lists_of_lines(references, "references")
         numbered = [(f"reference {n}", texts) for n, texts in enumerate(answers, start=1)]
-        named = [("references", answers[0])] if len(answers) == 1 else numbered
-        metrics.check_line_counts([("sources", lines), *named])
+        reference_texts = [("references", answers[0])] if len(answers) == 1 else numbered
+        metrics.check_line_counts([("sources", lines), *reference_texts])
         texts = [entry.text for entry in self.translate(lines, beam_size, text_only=True)]
         for translations in answers:
             for note in writing_notes.writing_notes(texts, translations):
@@ -334,9 +334,9 @@ class Translator:
         never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
         if settings.sampling is not None:  # bytes that are drawn seldom spell characters
             never += (*vocabularies.tgt.byte_ids,)
-        given = values_of(decoding) | values_of(settings) | {"beam_size": size}
+        values = values_of(decoding) | values_of(settings) | {"beam_size": size}
         return SearchOptions(
-            **given,
+            **values,
             forbidden_ids=never,
             forbidden_words=forbidden,
             return_scores=not text_only or settings.mbr is not None,

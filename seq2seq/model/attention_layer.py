@@ -111,8 +111,8 @@ class AttentionLayer(nn.Module):
         window_weights = None
         if self.window is not None:
             assert state.position is not None, "set by initial_attention_state"
-            later = torch.arange(queries.shape[1], device=queries.device)
-            positions = state.position[:, None] + later  # [B, T]
+            offsets = torch.arange(queries.shape[1], device=queries.device)
+            positions = state.position[:, None] + offsets  # [B, T]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, T, S]
         scores = self.score(queries, memory.keys)
         return attention.masked_attention(scores, memory.values, memory.pad_mask, window_weights)

@@ -26,8 +26,10 @@ def build_model(
     embedding as well if the vocabulary is `joint`; the output layer then has the embedding's size.
     """
     src_embedding = ScaledEmbedding(src_size, config.embedding_size)
-    shared = joint and config.tie_embeddings
-    tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
+    shares_embeddings = joint and config.tie_embeddings
+    tgt_embedding = (
+        src_embedding if shares_embeddings else ScaledEmbedding(tgt_size, config.embedding_size)
+    )
     dropout = DropoutRates(**dict(config.dropout))
     encoder = Encoder(
         src_embedding,

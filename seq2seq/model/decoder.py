@@ -52,9 +52,9 @@ class DecoderSizes(NamedTuple):
     layer_class: type[RecurrentLayer] = LSTMLayer
     direction: int = 0  # D, of one direction of the encoder; read by bahdanau alone
 
-    def stack(self, above: int = 0) -> RecurrentStack:
-        """Return the layers; those above the lowest read H, or `above` entries."""
-        input_sizes = [self.embedding] + [above or self.hidden] * (self.layers - 1)
+    def stack(self, upper_input: int = 0) -> RecurrentStack:
+        """Return the layers; those above the lowest read H, or `upper_input` entries."""
+        input_sizes = [self.embedding] + [upper_input or self.hidden] * (self.layers - 1)
         return RecurrentStack(self.layer_class, input_sizes, self.hidden, self.residual)
 
 
@@ -261,10 +261,10 @@ def aligned(states: Tensor, layers: RecurrentStack) -> Tensor:
     Layers are counted from the top: the decoder's top starts from the encoder's. Decoder layers
     that have no counterpart start from the encoder's lowest.
     """
-    missing = int(len(layers) - states.shape[1])  # while tracing, sizes are tensors
-    if missing <= 0:
-        return states[:, -missing:] if missing else states
-    return torch.cat([states[:, :1].expand(-1, missing, -1), states], dim=1)
+    missing_layers = int(len(layers) - states.shape[1])  # while tracing, sizes are tensors
+    if missing_layers <= 0:
+        return states[:, -missing_layers:] if missing_layers else states
+    return torch.cat([states[:, :1].expand(-1, missing_layers, -1), states], dim=1)
 
 
 def final_states(encoded: EncoderOutput, layers: RecurrentStack) -> tuple[Tensor, Tensor]:

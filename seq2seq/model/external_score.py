@@ -34,19 +34,19 @@ def external_score(
     """
     kind = _score_class(name)
     try:
-        made = kind(query_size, output_size, attention_size)
+        score = kind(query_size, output_size, attention_size)
     except (Exception, SystemExit) as error:
         sizes = "query_size, output_size and attention_size"
         raise ScoreError(f"{name} cannot be made of {sizes} ({_described(error)})") from error
-    if not hasattr(made, "context_size"):
+    if not hasattr(score, "context_size"):
         raise _misfit(name)
-    for path, module in made.named_modules():
+    for path, module in score.named_modules():
         plain = [key for key, value in vars(module).items() if isinstance(value, Tensor)]
         if names := [*plain, *module._buffers]:
             place = ".".join(filter(None, (path, names[0])))
             text = f"{name}.{place} is a tensor but no parameter, which checkpoints do not hold;"
             raise ScoreError(f"{text} make it an nn.Parameter, or compute it in forward")
-    return cast(ScoreFunction, made)
+    return cast(ScoreFunction, score)
 
 
 def is_external(score: nn.Module) -> bool:
@@ -92,8 +92,8 @@ def _is_score_class(kind: object) -> bool:
     # isinstance would ask an object that is no class for its `__class__`.
     if not issubclass(type(kind), type) or not issubclass(cast(type, kind), nn.Module):
         return False
-    own = [base for base in cast(type, kind).__mro__ if base not in nn.Module.__mro__]
-    return {"project", "forward", "weights"} <= {key for base in own for key in vars(base)}
+    own_classes = [base for base in cast(type, kind).__mro__ if base not in nn.Module.__mro__]
+    return {"project", "forward", "weights"} <= {key for base in own_classes for key in vars(base)}
 
 
 def _misfit(name: str) -> ScoreError:

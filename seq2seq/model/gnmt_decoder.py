@@ -32,9 +32,9 @@ class GNMTDecoder(AttentionLayer):
     ) -> None:
         super().__init__(score, window, coverage)
         self.dropout, self.output_dropout = decoder.hidden_and_output_dropout(sizes.dropout)
-        joined = sizes.hidden + score.context_size
-        self.layers = sizes.stack(above=joined)
-        self.output_layer = Linear(joined, sizes.output)
+        joined_size = sizes.hidden + score.context_size
+        self.layers = sizes.stack(joined_size)
+        self.output_layer = Linear(joined_size, sizes.output)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         hidden, cell = decoder.final_states(encoded, self.layers)
@@ -46,12 +46,12 @@ class GNMTDecoder(AttentionLayer):
         return decoder.recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
-        before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
-        lowest, *above = self.layers
-        states = [lowest.step(inputs.gates, *before[0])]
+        previous_states = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
+        lowest, *upper_layers = self.layers
+        states = [lowest.step(inputs.gates, *previous_states[0])]
         output = states[0][0]  # [N, H]
         attended = self.attend(output, state, memory)
-        for layer, start in zip(above, before[1:], strict=True):
+        for layer, start in zip(upper_layers, previous_states[1:], strict=True):
             states.append(layer.step(layer.gates(self.joined(output, attended.context)), *start))
             output = self.output_of(states[-1][0], output)
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
@@ -62,11 +62,11 @@ class GNMTDecoder(AttentionLayer):
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.coverage is not None:  # a step attends as those before it did
             return decoder.stack_steps(self, embedded, state, memory)
-        before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
-        lowest, *above = self.layers
-        output, _ = lowest.run(embedded, before[0])  # [B, T, H]
+        previous_states = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
+        lowest, *upper_layers = self.layers
+        output, _ = lowest.run(embedded, previous_states[0])  # [B, T, H]
         context, weights = self.attend_sequence(output, state, memory)  # [B, T, C], [B, T, S]
-        for layer, start in zip(above, before[1:], strict=True):
+        for layer, start in zip(upper_layers, previous_states[1:], strict=True):
             hidden, _ = layer.run(self.joined(output, context), start)
             output = self.output_of(hidden, output)
         return Unrolled(self.outputs(output, context), weights)
@@ -75,11 +75,11 @@ class GNMTDecoder(AttentionLayer):
         """Return the inputs of a layer above the lowest, under dropout: [..., H + C]."""
         return self.dropout(torch.cat([output, context.to(output.dtype)], dim=-1))
 
-    def output_of(self, hidden: Tensor, below: Tensor) -> Tensor:
+    def output_of(self, hidden: Tensor, lower_output: Tensor) -> Tensor:
         """Return the output of a layer above the lowest, given that of the layer below."""
-        return hidden + below if self.layers.residual else hidden
+        return hidden + lower_output if self.layers.residual else hidden
 
     def outputs(self, output: Tensor, context: Tensor) -> Tensor:
         """Return `2 tanh(W [4 x_t; 4 c_t] + b)`, with dropout in training: [..., R]."""
-        joined = torch.cat([output, context.to(output.dtype)], dim=-1)
-        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * joined)))
+        features = torch.cat([output, context.to(output.dtype)], dim=-1)
+        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * features)))

@@ -49,8 +49,8 @@ def weight_gradient(grads: Tensor, inputs: Tensor) -> Tensor:
 
 def pad_rows(rows: Tensor, multiple: int) -> Tensor:
     """Append rows of zeros to rows [M, *] up to a multiple."""
-    missing = -len(rows) % multiple
-    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+    padding = -len(rows) % multiple
+    return F.pad(rows, (0, 0, 0, padding)) if padding else rows
 
 
 class ScaledEmbedding(nn.Embedding):
@@ -82,13 +82,13 @@ class Dropout(nn.Dropout):
         def __call__(self, input: Tensor) -> Tensor: ...
 
     def forward(self, input: Tensor) -> Tensor:
-        dropped = round(self.p * DROPOUT_LEVELS)
-        if not self.training or dropped % DROPOUT_LEVELS == 0 or input.device.type != "cpu":
+        levels = round(self.p * DROPOUT_LEVELS)
+        if not self.training or levels % DROPOUT_LEVELS == 0 or input.device.type != "cpu":
             return super().forward(input)
         words = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: input.numel()]
-        mask = (random_bytes >= dropped).to(input.dtype)
-        return input * mask.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
+        mask = (random_bytes >= levels).to(input.dtype)
+        return input * mask.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - levels)).view(input.shape)
 
 
 class DropoutRates(NamedTuple):

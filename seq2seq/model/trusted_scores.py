@@ -60,11 +60,11 @@ def trusted_object(name: str) -> object:
 
     Raises whatever its module raises when it is imported.
     """
-    if (given := _trusted.get().get(name)) is not None:
-        return given
+    if (trusted := _trusted.get().get(name)) is not None:
+        return trusted
     module, _, attribute = name.partition(":")
-    found: object = getattr(import_module(module), attribute)
-    return found
+    score_class: object = getattr(import_module(module), attribute)
+    return score_class
 
 
 def imported_object(name: str) -> object | None:

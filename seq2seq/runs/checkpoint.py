@@ -1,6 +1,7 @@
 """Checkpoints: write and load the config, the vocabulary and the weights of a run folder.
 
 Every write is atomic. Weights carry checksums of themselves and the vocabulary, and config keys.
+`tensor_file.py` verifies those of a file, and says where one is damaged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,9 +81,11 @@ def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> L
         tensor_file.check_finite(run.path, weights)
     elsewhere = "" if device.type == "cpu" else f", or use {errors.argument('device', 'cpu')}"
     with _enough_memory(f"free memory{elsewhere}"):
-        placed = {key: torch.empty(weight.shape, device=device) for key, weight in weights.items()}
-    tensor_file.copy_into(weights, placed, run.path)
-    _put_weights(model, placed)
+        empty_weights = {
+            key: torch.empty(weight.shape, device=device) for key, weight in weights.items()
+        }
+    tensor_file.copy_into(weights, empty_weights, run.path)
+    _put_weights(model, empty_weights)
     return LoadedRun(**vars(run), model=model.eval())
 
 
@@ -141,13 +144,13 @@ def _enough_memory(remedy: str) -> Iterator[None]:
 
 def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     """Give a model on "meta" its weights, without gradients; tied weights stay tied."""
-    placed = {
+    weights_on_device = {
         parameter: nn.Parameter(weights[name], requires_grad=False)
         for name, parameter in model.named_parameters()
     }
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, placed[parameter])
+            setattr(module, name, weights_on_device[parameter])
 
 
 def read_warm_start(folder: Path, config: Config) -> LoadedRun:

@@ -59,18 +59,18 @@ def read_description(folder: Path) -> Description:
     path = folder / DESCRIPTION
     check_readable(path)
     try:
-        stored = json.loads(read_bounded(path, _MAX_DESCRIPTION))
-        if stored["format"] != FORMAT:
-            text = f"has format {stored['format']!a:.20}, and this version of seq2seq reads"
+        description = json.loads(read_bounded(path, _MAX_DESCRIPTION))
+        if description["format"] != FORMAT:
+            text = f"has format {description['format']!a:.20}, and this version of seq2seq reads"
             raise UserError(f"{path}: {text} {FORMAT}; {_DAMAGED} with this version")
-        _check_description(stored)
+        _check_description(description)
         plain = ("models", "int8", "max_length", "vocabularies", "sha256")
         return Description(
-            languages=(stored["src_lang"], stored["tgt_lang"]),
-            limit=LengthLimit(**known_fields(LengthLimit, stored["limit"])),
-            decoding=_read_decoding(stored["decoding"], path),
-            source=SourceProfile(**known_fields(SourceProfile, stored["source"])),
-            **{name: stored[name] for name in plain},
+            languages=(description["src_lang"], description["tgt_lang"]),
+            limit=LengthLimit(**known_fields(LengthLimit, description["limit"])),
+            decoding=_read_decoding(description["decoding"], path),
+            source=SourceProfile(**known_fields(SourceProfile, description["source"])),
+            **{name: description[name] for name in plain},
         )
     except UserError:
         raise
@@ -79,18 +79,18 @@ def read_description(folder: Path) -> Description:
         raise UserError(f"{path}: is damaged ({reason}); {_DAMAGED}") from None
 
 
-def _read_decoding(stored: Mapping[str, Any], path: Path) -> Decoding:
+def _read_decoding(entries: Mapping[str, Any], path: Path) -> Decoding:
     """Return the options of search of an export; a key that an older one lacks has its default.
 
     Raises UserError for a key of a newer version, and ValueError for what a stranger made up.
     """
-    known = known_fields(Decoding, stored)
-    for name in stored:
-        if name not in known:
+    decoding = known_fields(Decoding, entries)
+    for name in entries:
+        if name not in decoding:
             key = shorten(ascii(f"decoding.{name}")[1:-1])
             remedy = "install a newer version or export again with this one"
             raise UserError(f"{path}: has {key}, which this version does not know; {remedy}")
-    return _checked(Decoding(**known))
+    return _checked(Decoding(**decoding))
 
 
 def _checked(decoding: Decoding) -> Decoding:
@@ -109,19 +109,19 @@ def _checked(decoding: Decoding) -> Decoding:
     return decoding
 
 
-def _check_description(stored: Mapping[str, Any]) -> None:
+def _check_description(description: Mapping[str, Any]) -> None:
     """Raise ValueError for fields of another type, or of numbers beyond reason."""
-    names = [name for files in stored["models"] for name in files.values()]
-    texts = [stored["src_lang"], stored["tgt_lang"], *names]
-    for checksums in (stored["sha256"], stored["vocabularies"]):
+    names = [name for files in description["models"] for name in files.values()]
+    texts = [description["src_lang"], description["tgt_lang"], *names]
+    for checksums in (description["sha256"], description["vocabularies"]):
         texts += [*checksums, *checksums.values()]
     if not names or not all(isinstance(text, str) for text in texts):
         raise ValueError("names and checksums are not texts")
-    if any(files.keys() != set(GraphFiles._fields) for files in stored["models"]):
+    if any(files.keys() != set(GraphFiles._fields) for files in description["models"]):
         raise ValueError("other graphs")
     if any(Path(name).name != name for name in names):
         raise ValueError("a file of another folder")
-    numbers = {**stored, **stored["limit"]}
+    numbers = {**description, **description["limit"]}
     for key, kind in (("int8", bool), ("ratio", float), ("extra", int), ("max_length", int)):
         _check_type(key, numbers[key], kind)
 
@@ -162,10 +162,12 @@ def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
     """Return the undamaged graphs in a run folder of weights with this checksum, or None."""
     folder = run / ENGINE
     with suppress(*_MALFORMED, UserError):
-        stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
-        if stored["format"] == FORMAT and stored["weights"] == weights:
+        description = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
+        if description["format"] == FORMAT and description["weights"] == weights:
             names = (f"{part}.onnx" for part in GraphFiles._fields)
-            return GraphFiles(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
+            return GraphFiles(
+                *(read_graph(folder, name, description["sha256"][name]) for name in names)
+            )
     return None
 
 
@@ -194,8 +196,8 @@ def overridden(decoding: Decoding, overrides: Iterable[str]) -> Decoding:
     for text in argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3"):
         key, _, value = text.partition("=")
         if key not in keys:
-            taken = ", ".join(keys)
-            raise UserError(f"{text}: an exported model takes other values of these keys: {taken}")
+            names = ", ".join(keys)
+            raise UserError(f"{text}: an exported model takes other values of these keys: {names}")
         try:
             decoding = _checked(replace(decoding, **{keys[key]: json.loads(value)}))
         except ValueError as error:

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 def check_runs(runs: Sequence[StoredRun]) -> None:
     """Raise UserError for runs that form no ensemble."""
-    described = [run.vocabulary_and_direction() for run in runs]
-    engine_folder.check_fit([run.path.parent for run in runs], described)
+    descriptions = [run.vocabulary_and_direction() for run in runs]
+    engine_folder.check_fit([run.path.parent for run in runs], descriptions)
 
 
 def from_graphs(run: StoredRun, make: Callable[[GraphFiles], T]) -> T | None:

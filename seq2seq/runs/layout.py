@@ -111,9 +111,9 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
         raise RunError(f"{text}. {remedy}") from None
 
 
-def remove_snapshots(folder: Path, after: int) -> None:
+def remove_snapshots(folder: Path, last_step: int) -> None:
     """Remove the snapshots of later steps, which training will repeat."""
-    remove(path for path in snapshots(folder) if (snapshot_step(path) or 0) > after)
+    remove(path for path in snapshots(folder) if (snapshot_step(path) or 0) > last_step)
 
 
 def remove(paths: Iterable[Path]) -> None:
@@ -147,5 +147,5 @@ def belongs_to_run(path: Path, folder: Path) -> bool:
 
 def existing(folder: Path, names: Sequence[str]) -> list[str]:
     """Return which of these names exist in the folder, and the names of its snapshots."""
-    there = [name for name in names if os.path.lexists(folder / name)]
-    return [*there, *(path.name for path in snapshots(folder))]
+    existing_names = [name for name in names if os.path.lexists(folder / name)]
+    return [*existing_names, *(path.name for path in snapshots(folder))]

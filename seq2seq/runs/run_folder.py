@@ -60,11 +60,11 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
 def check_place(folder: Path) -> None:
     """Raise UserError if a run folder is a file, cannot be searched or cannot be created."""
     check_paths(folder, part_of(folder / layout.METRICS))
-    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if above == folder and not folder.is_dir():
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if parent == folder and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
-    if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
+    if parent != folder and not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be created in {parent}; choose another place")
 
 
 def holds_run(folder: Path) -> bool:
@@ -102,8 +102,8 @@ def _check_holds_run(folder: Path) -> None:
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
     # A process that is killed before the run starts leaves these.
-    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
-    if resumable(folder) is not None or all(path.name in left for path in folder.glob("*")):
+    leftovers = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
+    if resumable(folder) is not None or all(path.name in leftovers for path in folder.glob("*")):
         return
     if not holds_run(folder):
         text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"
@@ -248,9 +248,9 @@ def text_checksums(train: str, valid: str) -> dict[str, str]:
 
 def check_texts(folder: Path, header: run_config.Header, checksums: Mapping[str, str]) -> None:
     """Raise UserError for another text than the run was trained on, in whatever files it is."""
-    recorded = recorded_digests(header)
+    digests = recorded_digests(header)
     for key, checksum in checksums.items():
-        if recorded.get(key, checksum) != checksum:
+        if digests.get(key, checksum) != checksum:
             split = key.removeprefix(_TEXT)
             remedy = f"Restore that text, or {another_run(folder)}"
             raise UserError(f"data.{split}: is not the text that {folder} was trained on. {remedy}")
@@ -258,10 +258,10 @@ def check_texts(folder: Path, header: run_config.Header, checksums: Mapping[str,
 
 def recorded_digests(header: run_config.Header) -> dict[str, str]:
     """Return the checksums of the training text and its cache that a run has recorded."""
-    recorded = header.get("data")
-    if not isinstance(recorded, dict):
+    record = header.get("data")
+    if not isinstance(record, dict):
         return {}
-    return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
+    return {str(key): value for key, value in record.items() if isinstance(value, str)}
 
 
 def another_run(folder: Path, weights_fit: bool = True) -> str:

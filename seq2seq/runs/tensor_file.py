@@ -39,8 +39,8 @@ def save_tensors(
     from safetensors.torch import save
 
     on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    described = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(on_cpu)}
-    text = json.dumps({**described, _CHECKSUM: _checksum(described)})
+    metadata = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(on_cpu)}
+    text = json.dumps({**metadata, _CHECKSUM: _checksum(metadata)})
     atomic_write(path, save(on_cpu, {_METADATA: text}), backup)
 
 
@@ -85,7 +85,9 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
 def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
-        shapes = [named[name].shape if name in named else None for named in (tensors, expected)]
+        shapes = [
+            weights[name].shape if name in weights else None for weights in (tensors, expected)
+        ]
         if shapes[0] != shapes[1]:
             raise shape_mismatch(path, name)
 
@@ -141,14 +143,14 @@ def read_record(kind: type[T], header: Mapping[str, Any], key: str, path: Path) 
         return read_dataclass(kind, {key: known_fields(kind, header[key])}, key, path)
 
 
-def known_fields(kind: type, stored: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(kind: type, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields that a record has; those that it lacks have their defaults.
 
     So a field that an older version did not write is none of the text, and one that was removed is
     ignored. Raises AttributeError for anything but a map.
     """
     names = {item.name for item in fields(kind)}
-    return {name: value for name, value in stored.items() if name in names}
+    return {name: value for name, value in entries.items() if name in names}
 
 
 def _checksum(header: Mapping[str, Any]) -> str:

@@ -43,6 +43,12 @@ class Progress(Counters):
         self.losses += losses
         self.skipped[self.step % len(self.skipped)] = skipped
 
+    def take_losses(self) -> list[float]:
+        """Return the summed losses [3], and begin new sums."""
+        losses: list[float] = self.losses.tolist()
+        self.losses.zero_()
+        return losses
+
     def skipped_steps(self) -> list[int]:
         """Return the skipped steps since `reported_step`."""
         flags = self.skipped.tolist()
@@ -73,12 +79,12 @@ class Progress(Counters):
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with tensor_file.header_errors(path):
             progress = run_folder.read_counters(cls, header, path)
-            recorded = header["progress"]
-            objective, nll, tokens = map(float, recorded["losses"])
-            scale, streak = map(float, recorded.get("loss_scale", [INITIAL_LOSS_SCALE, 0]))
+            tree = header["progress"]
+            objective, nll, tokens = map(float, tree["losses"])
+            scale, streak = map(float, tree.get("loss_scale", [INITIAL_LOSS_SCALE, 0]))
             progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
             progress.loss_scale = torch.tensor([scale, streak])
-            progress._set_skipped(list(recorded["skipped"]), 1, None)
+            progress._set_skipped(list(tree["skipped"]), 1, None)
             return progress
 
 
@@ -148,19 +154,21 @@ def restore_tensors(state: TrainingState, into: StateTensors) -> None:
     """Copy a state into the tensors of a training, and release it; raises UserError for others."""
     path = state.path
     tensors = state.tensors
-    stored = layout.model_tensors(tensors)
+    stored_weights = layout.model_tensors(tensors)
     weights = _weights_of(into)
-    tensor_file.check_shapes(path, stored, weights)
+    tensor_file.check_shapes(path, stored_weights, weights)
     moments: dict[str, dict[str, Tensor]] = {name: {} for name in into.weights}
-    for key in (key for key in tensors if key not in stored):
+    for key in (key for key in tensors if key not in stored_weights):
         moment, _, name = key.removeprefix(layout.MOMENTS).partition(".")
         if name not in moments or tensors[key].shape not in ((), into.weights[name].shape):
             raise tensor_file.shape_mismatch(path, key)
         moments[name][moment] = tensors[key]
-    tensor_file.copy_into(stored, weights, path)
+    tensor_file.copy_into(stored_weights, weights, path)
     for parameter, values in zip(list(into.optimizer), moments.values(), strict=True):
-        placed = {key: value.to(parameter.device, copy=True) for key, value in values.items()}
-        into.optimizer[parameter] = placed
+        values_on_device = {
+            key: value.to(parameter.device, copy=True) for key, value in values.items()
+        }
+        into.optimizer[parameter] = values_on_device
     tensors.clear()
 
 

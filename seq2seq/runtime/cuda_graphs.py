@@ -70,15 +70,15 @@ class Graphs:
         self, key: Hashable, function: Callable[..., Any], inputs: Sequence[Tensor]
     ) -> _Captured | None:
         """Capture a function; None if that is impossible, as `note` then says."""
-        most = MAX_MEMORY_SHARE * total_memory(self._device)
-        if len(self._captured) >= MAX_GRAPHS or self._reserved > most:
+        limit = MAX_MEMORY_SHARE * total_memory(self._device)
+        if len(self._captured) >= MAX_GRAPHS or self._reserved > limit:
             self._stop(f"{len(self._captured)} shapes take as much memory as they may")
             return None
-        before = torch.cuda.memory_reserved(self._device)
-        unused = before - torch.cuda.memory_allocated(self._device)
+        reserved = torch.cuda.memory_reserved(self._device)
+        unused = reserved - torch.cuda.memory_allocated(self._device)
         if unused > MAX_UNUSED_SHARE * total_memory(self._device):  # which a graph cannot use
             torch.cuda.empty_cache()
-            before = torch.cuda.memory_reserved(self._device)
+            reserved = torch.cuda.memory_reserved(self._device)
         try:
             captured = self._record(function, inputs)
         except (RuntimeError, MemoryError) as error:
@@ -86,7 +86,7 @@ class Graphs:
                 raise
             self._stop(" ".join(str(error).split("\n")[0].split()))
             return None
-        self._reserved += max(0, torch.cuda.memory_reserved(self._device) - before)
+        self._reserved += max(0, torch.cuda.memory_reserved(self._device) - reserved)
         self._captured[key] = captured
         return captured
 

@@ -169,7 +169,7 @@ def deterministic(device: torch.device, reproducible: bool | None = None) -> Ite
     cudnn = torch.backends.cudnn
     memory: Any = torch.utils.deterministic
     fills = memory.fill_uninitialized_memory
-    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
+    settings = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     torch.use_deterministic_algorithms(True)
     cudnn.deterministic = True
     cudnn.benchmark = False
@@ -177,7 +177,7 @@ def deterministic(device: torch.device, reproducible: bool | None = None) -> Ite
     try:
         yield
     finally:
-        algorithms, cudnn.deterministic, cudnn.benchmark = before
+        algorithms, cudnn.deterministic, cudnn.benchmark = settings
         torch.use_deterministic_algorithms(algorithms)
         memory.fill_uninitialized_memory = fills
 
@@ -242,18 +242,18 @@ def _find(name: str) -> torch.device:
     if name == "cpu":  # asks no driver: CUDA would not work in processes forked afterwards
         return torch.device(name)
     count = torch.cuda.device_count()
-    missing = ""
+    missing_device = ""
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
     valid = re.fullmatch("cpu|mps|cuda(?::(0|[1-9][0-9]*))?", name)
     if valid is None:
         raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
     if name == "mps" and not torch.backends.mps.is_available():
-        missing = "no GPU by Apple"
+        missing_device = "no GPU by Apple"
     if name.startswith("cuda") and int(valid[1] or 0) >= count:
-        missing = f"{count or 'no'} CUDA device{'s' * (count > 1)}"
-    if missing:
-        text = f"this machine has {missing}; use cpu or auto"
+        missing_device = f"{count or 'no'} CUDA device{'s' * (count > 1)}"
+    if missing_device:
+        text = f"this machine has {missing_device}; use cpu or auto"
         raise UserError(text, argument="device", value=name)
     return torch.device(name)
 

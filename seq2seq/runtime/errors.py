@@ -51,8 +51,8 @@ def arguments_spelled(spelling: Spelling) -> Iterator[None]:
 @contextmanager
 def argument_spelled(name: str, text: str) -> Iterator[None]:
     """Spell one argument in this way within the context, and the others as before."""
-    before = _spelling.get()
-    with arguments_spelled(lambda key, value: text if key == name else before(key, value)):
+    outer_spelling = _spelling.get()
+    with arguments_spelled(lambda key, value: text if key == name else outer_spelling(key, value)):
         yield
 
 
@@ -116,10 +116,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return is_named_so or isinstance(error, MemoryError)
 
 
-def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, before: str = "") -> str:
+def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, prefix: str = "") -> str:
     """Return "; did you mean 'X'?" with the closest word, of a minimum similarity, or nothing."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=similar)
-    return f"; did you mean '{before}{close[0]}'?" if close else ""
+    return f"; did you mean '{prefix}{close[0]}'?" if close else ""
 
 
 _config: ContextVar[Path | None] = ContextVar("config", default=None)
@@ -148,11 +148,11 @@ def suggest_file(path: Path) -> str:
     with suppress(OSError):
         names = sorted(entry.name for entry in path.parent.iterdir())
         names = [name for name in names if path.name[:1] == "." or name[0] != "."]
-        before = str(path).removesuffix(path.name)
+        folder_prefix = str(path).removesuffix(path.name)
         for name in names:
             if path.name and Path(name).stem == path.name:
-                return f"; did you mean '{before}{name}'?"
-        return did_you_mean(path.name, names, before=before)
+                return f"; did you mean '{folder_prefix}{name}'?"
+        return did_you_mean(path.name, names, prefix=folder_prefix)
     return ""
 
 
@@ -173,10 +173,10 @@ def _has_command_for(path: Path, config: Path) -> bool:
     return False
 
 
-def shorten_middle(text: str, most: int = MAX_LINE) -> str:
-    """Return a text of at most `most` characters: its start, and its end with the remedy."""
-    half = (most - len(_LEFT_OUT)) // 2
-    return text if len(text) <= most else f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
+def shorten_middle(text: str, max_length: int = MAX_LINE) -> str:
+    """Return a text of at most `max_length` characters: its start, and its end with the remedy."""
+    half = (max_length - len(_LEFT_OUT)) // 2
+    return text if len(text) <= max_length else f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
 def shorten(text: str) -> str:
@@ -207,8 +207,8 @@ def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
         return UserError(f"{need}. Run: {_CPU_TORCH}; with CUDA: pip install seq2seq-attention")
     if is_installed("torch"):
         return not_installed(need)
-    missing = (module for module in TRAIN[:-1] if not is_installed(module))
-    return UserError(f"{need}. Run: pip install {' '.join(map(_distribution, missing))}")
+    missing_modules = (module for module in TRAIN[:-1] if not is_installed(module))
+    return UserError(f"{need}. Run: pip install {' '.join(map(_distribution, missing_modules))}")
 
 
 def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
@@ -234,8 +234,10 @@ def _packages_of(extra: str) -> list[str]:
     """Return the packages of an extra, as the installed distribution records them."""
     with suppress(PackageNotFoundError):
         rows = (row.partition(";") for row in requires("seq2seq-attention") or ())
-        named = [row for row, _, marker in rows if re.search(f"extra == ['\"]{extra}['\"]", marker)]
-        return [re.split(r"[\s<>=!~\[(]", row.strip())[0] for row in named]
+        requirements = [
+            row for row, _, marker in rows if re.search(f"extra == ['\"]{extra}['\"]", marker)
+        ]
+        return [re.split(r"[\s<>=!~\[(]", row.strip())[0] for row in requirements]
     return []
 
 

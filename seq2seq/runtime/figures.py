@@ -96,7 +96,7 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     buffer = BytesIO()
     notes = list[str]()
     dpi = float(DPI)
-    with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
+    with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing_glyphs:
         if suffix == ".png":
             width, height = figure.get_size_inches()  # matplotlib fails at 65,536 pixels
             dpi = min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
@@ -106,8 +106,8 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
             figure.savefig(buffer, format=suffix[1:], metadata={date: None})
     if dpi < READABLE_DPI:
         notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {INSTEAD}")
-    if missing and suffix != ".svg":  # its viewer has fonts of its own
-        characters = counted(len(missing), "character")
+    if missing_glyphs and suffix != ".svg":  # its viewer has fonts of its own
+        characters = counted(len(missing_glyphs), "character")
         text = f"no font of matplotlib's contains {characters}, shown as boxes in the {suffix}"
         notes.append(f"{text}; {INSTEAD}")
     return buffer.getvalue(), notes
@@ -212,8 +212,8 @@ def bar_chart(
     for index, (name, values) in enumerate(bars.items()):
         shift = (index - (len(bars) - 1) / 2) * width
         lefts = [place + shift for place in places]
-        drawn = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
-        axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
+        bar_container = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
+        axes.bar_label(bar_container, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
     axes.margins(y=0.1)
     _add_legend_below(figure, len(bars))
     return figure

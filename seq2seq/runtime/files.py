@@ -25,14 +25,14 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not U
 
 @contextmanager
 def atomic_file(
-    path: Path, backup: Path | None = None, later: Renames | None = None
+    path: Path, backup: Path | None = None, renames: Renames | None = None
 ) -> Iterator[IO[bytes]]:
     """Yield a temporary file; on success fsync it and atomically rename it to `path`.
 
     The previous file is renamed to `backup`, if given: a crash between the two leaves only that. A
     symbolic link at `path` is replaced, not followed. If the block fails, the temporary file is
     removed. Raises OSError, also if another process starts to write the same path meanwhile, which
-    then completes its write. With `later`, of `appearing_together`, the rename is left to that.
+    then completes its write. With `renames`, of `appearing_together`, the rename is left to that.
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
@@ -46,8 +46,8 @@ def atomic_file(
         if not _is_same_file(created, part):
             text = "is being written by another process; use another path"
             raise OSError(errno.EBUSY, text, str(path))
-        if later is not None:
-            later.append((part, path))
+        if renames is not None:
+            renames.append((part, path))
         else:
             if backup is not None and path.exists():
                 path.replace(backup)
@@ -73,17 +73,17 @@ def appearing_together() -> Iterator[Renames]:
     A crash leaves some of several files missing, but none of before beside a new one. If the block
     fails, all stay as they were. Raises RunError.
     """
-    later: Renames = []
+    renames: Renames = []
     try:
-        yield later
+        yield renames
     except BaseException:
-        for part, _ in later:
+        for part, _ in renames:
             part.unlink(missing_ok=True)
         raise
-    for _, path in later if len(later) > 1 else ():
+    for _, path in renames if len(renames) > 1 else ():
         with write_errors(path):
             path.unlink(missing_ok=True)
-    for part, path in later:
+    for part, path in renames:
         with write_errors(path):
             part.replace(path)
             sync_folder(path.parent)
@@ -177,11 +177,11 @@ def check_regular_file(path: Path) -> None:
 
 def outside(paths: Iterable[Path], *folders: Path) -> list[Path]:
     """Return the paths that lead, by a link or not, to none of the folders or the current one."""
-    inside = [folder.resolve() for folder in (*folders, Path.cwd())]
+    allowed_folders = [folder.resolve() for folder in (*folders, Path.cwd())]
     return [
         path
         for path in dict.fromkeys(paths)
-        if not any(path.resolve().is_relative_to(folder) for folder in inside)
+        if not any(path.resolve().is_relative_to(folder) for folder in allowed_folders)
     ]
 
 
@@ -259,14 +259,14 @@ def _is_same_file(file: os.stat_result, path: Path) -> bool:
 def made_folders(paths: Sequence[Path]) -> Iterator[None]:
     """Make the folders of outputs; after the block, remove those that are empty: it failed."""
     check_paths(*paths)
-    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    new_folders = {parent for path in paths for parent in path.parents if not parent.exists()}
     try:
-        for folder in sorted(missing):
+        for folder in sorted(new_folders):
             with write_errors(folder):
                 folder.mkdir()
         yield
     finally:
-        for folder in sorted(missing, reverse=True):
+        for folder in sorted(new_folders, reverse=True):
             with suppress(OSError):
                 folder.rmdir()
 

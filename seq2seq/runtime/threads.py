@@ -1,4 +1,8 @@
-"""The number of CPU threads that the user asks for, or that several trainings share."""
+"""The number of CPU threads that the user asks for, or that several trainings share.
+
+Otherwise `training/threads.py` chooses that of a training, and `engines/onnx/network.py` that of a
+search.
+"""
 
 import os
 from collections.abc import Iterator

@@ -75,6 +75,9 @@ APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 COMMAS = "".join(c for c in OTHER_PUNCTUATION if "COMMA" in unicodedata.name(c).split())
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
+SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
+_SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
+_JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 
 
 def _partners() -> dict[str, str]:
@@ -102,6 +105,11 @@ def is_lower(character: str) -> bool:
 def is_wide(character: str) -> bool:
     """Return whether a character is of the width of an ideograph, or a narrow form of one."""
     return unicodedata.east_asian_width(character) in ("F", "H", "W")
+
+
+def is_symbol(character: str) -> bool:
+    """Return whether a character is a symbol such as an emoji, or a part of one."""
+    return character in _JOINING or unicodedata.category(character) in _SYMBOL_CATEGORIES
 
 
 def is_blank(line: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape, unescape
 from typing import NamedTuple
 
-from seq2seq.text.sentences import has_letters
+from seq2seq.text.line_properties import has_letters
 
 TRANSLATED = ("alt", "title")
 LANGUAGES = ("lang", "xml:lang")  # of the root element

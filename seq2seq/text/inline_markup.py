@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.text import sentences
 from seq2seq.text.aligned_characters import equal_runs, form_of
 from seq2seq.text.characters import EOS, SPACE, is_letter
+from seq2seq.text.line_properties import has_letters
 
 Escape = Callable[[str], str]
 Weights = NDArray[np.float32]
@@ -160,7 +160,7 @@ def _shortened(node: Node, text: str) -> Node:
 
 def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segment]:
     """Yield the segments that fragments make, or fragments without letters as they are."""
-    if not any(sentences.has_letters(fragment.text) for fragment in fragments):
+    if not any(has_letters(fragment.text) for fragment in fragments):
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):

@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice, takewhile
 
+from seq2seq.text.affixes import is_quotation, split_affixes, split_brackets
 from seq2seq.text.characters import AFTER_MARKS, MARKS
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
+from seq2seq.text.final_marks import marks_as_typed
 from seq2seq.text.known_words import frequent_words, record_of
 from seq2seq.text.learned_sentences import (
     count_words,
@@ -25,6 +27,7 @@ from seq2seq.text.learned_sentences import (
 from seq2seq.text.line_properties import (
     WORDS,
     first_letter,
+    has_letters,
     in_capitals,
     in_lower_case,
     in_title_case,
@@ -36,14 +39,7 @@ from seq2seq.text.names.words import any_of
 from seq2seq.text.quote_spacing import QuoteSpacing
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
 from seq2seq.text.sample import sample_rows
-from seq2seq.text.sentences import (
-    SentenceHabits,
-    count_sentences,
-    has_letters,
-    is_quotation,
-    split_affixes,
-    split_brackets,
-)
+from seq2seq.text.sentences import SentenceHabits, count_sentences
 from seq2seq.text.source_profile import SourceProfile, are_apart
 from seq2seq.text.writing import frequent_characters, has_inner_space
 
@@ -130,8 +126,7 @@ class _Side:
     @cached_property
     def _known_marks(self) -> frozenset[str]:
         """Return the marks of Unicode, and those of the text, which it may type twice."""
-        own = Counter(self.further_marks)
-        return frozenset((*MARKS, *(mark * count for mark, count in own.items())))
+        return frozenset((*MARKS, *marks_as_typed(self.further_marks)))
 
 
 class _TrainingText:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES
-from seq2seq.text.sentences import BEFORE_WORDS, NUMBER, SIGNS, split_ending, word_key
+from seq2seq.text.boundaries import BEFORE_WORDS
+from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES, SIGNS
+from seq2seq.text.final_marks import split_ending
+from seq2seq.text.sentences import NUMBER, word_key
 
 _NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
@@ -37,7 +39,7 @@ def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
 
     The Greek question mark is one, which Unicode knows as a semicolon, and what is typed for the
     mark of a script, such as `|` in Hindi. One that most of these lines have twice is returned
-    twice.
+    twice (see `marks_as_typed`).
     """
     ends = Counter(
         ending.strip() or _final_symbol(line) for line, ending in zip(lines, endings, strict=True)
@@ -48,7 +50,8 @@ def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
         if is_unknown and count >= UNMARKED * len(lines):
             runs = sum(map(len, map(re.compile(f"{re.escape(mark)}+").findall, lines)))
             twice = sum(split_ending(line, mark).mark.strip() == 2 * mark for line in lines)
-            marks += [mark * (2 if 2 * twice > count else 1)] * (count >= END_SHARE * runs)
+            if count >= END_SHARE * runs:
+                marks.append(2 * mark if 2 * twice > count else mark)
     return "".join(sorted(marks))
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import repeat, takewhile
 
 from seq2seq.text.characters import is_lower
-from seq2seq.text.names.words import script_of
+from seq2seq.text.names.words import is_placeholder, script_of
 
 TITLE = 0.6  # share of words in capitals in title case
 WORDS = re.compile(r"[^\W\d_]{2,}")
@@ -57,6 +57,13 @@ def in_title_case(line: str) -> bool:
 def in_lower_case(line: str) -> bool:
     """Return whether a line has several words, begins with one in lower case, and so are all."""
     return bool(first_letter(line)) and line.islower() and len(WORDS.findall(line)) > 1
+
+
+def has_letters(text: str) -> bool:
+    """Return whether a text has a letter, or a placeholder of a name."""
+    if any(map(str.isalpha, text)):  # the first one, in most texts
+        return True
+    return any(map(is_placeholder, text))
 
 
 def first_letter(line: str) -> str:

@@ -1,28 +1,21 @@
-"""Sentence ends within a line, abbreviations that are no such ends, final marks, and affixes.
-
-Affixes are labels and symbols before a sentence, and symbols after its final mark.
-"""
+"""Sentences of a line: where each ends, and the abbreviations and labels that are no such ends."""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterator
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
+from seq2seq.text.boundaries import BEFORE_WORDS, boundaries, marks_with
 from seq2seq.text.characters import (
-    AFTER_MARKS,
     CLOSING,
     COMMAS,
-    DASHES,
-    FINAL_QUOTES,
-    INITIAL_QUOTES,
     MARKS,
-    OPENING,
     PARTNERS,
     QUOTES,
-    is_blank,
+    SIGNS,
     is_lower,
     is_spaced,
     is_wide,
@@ -30,36 +23,10 @@ from seq2seq.text.characters import (
 from seq2seq.text.known_words import words_of
 from seq2seq.text.names.words import is_shortened
 
-_HEAD = re.compile(
-    r"""\s*
-    (?: [(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]  # 1.  1.2)  [3]
-    |   [(\[]?[^\W\d_][)\]]                # a)
-    |   [(\[]?[ivxIVX]{2,5}[.)\]]          # iv.
-    |   (?P<letter>[^\W\d_])\.             # a.
-    |   [^\W\d_]:                          # Q:
-    |   [\#@]\w+                           # #tag
-    |   </?[a-zA-Z][^<>]*>                 # <br>
-    )\s+""",
-    re.VERBOSE,
-)
-_MAX_NUMBER_LABEL = 8  # characters
-# For classes of characters: any quotation mark opens after a space, and closes after a mark.
-_OPENING = re.escape(OPENING)
-_BRACKETS = re.escape("".join(c for c in OPENING if unicodedata.category(c) == "Ps"))
+MAX_NUMBER_LABEL = 8  # characters
 _CLOSING = re.escape(CLOSING)
-_DASHES = re.escape(DASHES)
 _PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
-BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
-_AFTER_MARKS = re.escape(AFTER_MARKS)
-_QUOTES = re.escape("".join(QUOTES))
-RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
-_FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
-_SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
-_JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
-# Ends that no space has to follow: of scripts without spaces, and others that no word contains.
-_FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
-_NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
 # Titles and abbreviations of languages in Latin script, without their full stop.
 _TITLES_AND_DATES = (
     "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
@@ -68,171 +35,10 @@ _TITLES_AND_DATES = (
     "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap"
 )
 _COMMON_ABBREVIATIONS = frozenset(_TITLES_AND_DATES.split())
-_UNSPACED = re.compile(r"\S+")
-_USUAL_ENDINGS = frozenset(("", ".", "?", "!"))
 _SPACE = re.compile(r"\s*")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _MAX_LABEL = 40  # characters
-_CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
-_QUOTATION = "\"'`"
-SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
-_ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
-
-
-def space_after(text: str) -> str:
-    """Return the space between a text and the next one, "" after no text or wide punctuation."""
-    is_wide_mark = is_wide(text[-1:] or " ") and unicodedata.category(text[-1])[0] == "P"
-    return "" if not text or is_wide_mark else " "
-
-
-@cache
-def _marks(further_marks: str) -> frozenset[str]:
-    return frozenset(MARKS + further_marks)
-
-
-@cache
-def footnotes() -> re.Pattern[str]:
-    """Return the pattern of numbers of footnotes, after marks."""
-    return re.compile(rf"((?<=[{MARKS}{_AFTER_MARKS}])[{RAISED}]+)")
-
-
-@cache
-def _number_label() -> re.Pattern[str]:
-    """Return the pattern of a number in a label, or of a letter that is no ideograph."""
-    return re.compile(
-        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
-    )
-
-
-@cache
-def _label() -> re.Pattern[str]:
-    """Return the pattern of a label such as `Step 1`."""
-    return re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")
-
-
-@cache
-def _item() -> re.Pattern[str]:
-    """Return the pattern of the number of an item of a list."""
-    return re.compile(r"\d{1,3}[)\]]\s")
-
-
-@cache
-def _first_ordinal() -> re.Pattern[str]:
-    return re.compile(r"\s*\d{1,3}\.\s+([^\W\d_]+)")
-
-
-@cache
-def _letters() -> re.Pattern[str]:
-    return re.compile(r"[^\W\d_]+")
-
-
-@cache
-def _word_from() -> re.Pattern[str]:
-    """Return the pattern of what a word has from some place on."""
-    return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
-
-
-@cache
-def _before_word() -> re.Pattern[str]:
-    return re.compile(f"[{BEFORE_WORDS}]")
-
-
-@cache
-def _continues() -> re.Pattern[str]:
-    """Return the pattern of what follows a bracket: others that close, a space, a character."""
-    return re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
-
-
-@cache
-def _partnered() -> re.Pattern[str]:
-    return re.compile(f"[{re.escape(''.join(_PARTNERED))}]")
-
-
-@cache
-def _tail(further_marks: str) -> re.Pattern[str]:
-    """Return the pattern of a final mark and what closes its sentence, where no word follows.
-
-    The number of a footnote is no word. A further mark that is given twice is one if it is typed
-    twice, such as `||`.
-    """
-    twice = "".join(rf" {re.escape(mark * 2)} |" for mark in _typed_twice(further_marks))
-    return re.compile(
-        rf"""
-        (?: \.{{2,}} |{twice} [{MARKS}{re.escape(further_marks)}] )
-        (?: [{_AFTER_MARKS}] | {_FRENCH_CLOSING} )*
-        (?: (?=[{RAISED}]) | (?!\w) )
-        """,
-        re.VERBOSE,
-    )
-
-
-def _typed_twice(marks: str) -> list[str]:
-    return sorted(mark for mark, count in Counter(marks).items() if count > 1)
-
-
-@cache
-def _boundary(further_marks: str) -> re.Pattern[str]:
-    """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
-    marks = MARKS + re.escape(further_marks)
-    begins_none = rf"{_CLOSING}{marks}{COMMAS}"  # characters with which no sentence begins
-    return re.compile(
-        "|".join(
-            (
-                _before_space(marks, begins_none),
-                _of_any_place(_FULL + _beyond_ascii(further_marks), begins_none),
-                _between_words(begins_none),
-            )
-        ),
-        re.VERBOSE,
-    )
-
-
-def _before_space(marks: str, begins_none: str) -> str:
-    """Return the pattern of marks before white space, and of what is around both.
-
-    What closes a sentence are quotation marks, brackets and the signs of notes.
-    """
-    closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {_FRENCH_CLOSING}"
-    opening = rf"""[{BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
-    return rf"""
-        (?<![{_BRACKETS}{marks}])
-        (?P<end> [{marks}]++ )
-        (?P<closing> (?:{closing})*+ )
-        (?: \s++ (?P<apart> ["'] ) (?=\s) )?+  # opens or closes, in a text of tokens
-        \s++
-        (?=
-            (?P<dash> (?: [{_DASHES}]++ \s )?+ )
-            (?! [{_QUOTES}] \s? [{COMMAS}] )  # which closes a quotation, in a text of tokens
-            (?P<opening> (?:{opening})* )
-            (?P<next> [^\s{begins_none}] )
-        )
-    """
-
-
-def _beyond_ascii(marks: str) -> str:
-    return re.escape("".join(mark for mark in marks if not mark.isascii()))
-
-
-def _of_any_place(full: str, begins_none: str) -> str:
-    """Return the pattern of marks that no word contains, with brackets before other brackets.
-
-    A variation selector belongs to its mark.
-    """
-    return rf"""
-        (?<![{full}])
-        [{full}]++
-        (?:
-            (?= [{_OPENING}]* [^\s{begins_none}\ufe0e\ufe0f] )
-        |
-            [{_CLOSING}]+ (?=[{_OPENING}])
-        )
-    """
-
-
-def _between_words(begins_none: str) -> str:
-    """Return the pattern of a mark between two words, without white space after it."""
-    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
 
 
 Words = Container[str]
@@ -243,7 +49,7 @@ class SentenceHabits(NamedTuple):
 
     abbreviations: Collection[str] = ()  # without their full stop
     before_lower: bool = False  # a sentence may begin in lower case
-    further_marks: str = ""  # besides MARKS
+    further_marks: str = ""  # besides MARKS; in any order, some twice
     words: Words | None = None  # of the text, in lower case; None: not known
     joins_stops: bool = False  # no space is before its full stops
     ordinal_words: Container[str] = ()  # that follow `3.`, as months do
@@ -281,48 +87,34 @@ def count_sentences(line: str, habits: SentenceHabits = USUAL_HABITS) -> int:
     return 1 + sum(1 for _ in _sentence_ends(line, habits))
 
 
+def space_after(text: str) -> str:
+    """Return the space between a text and the next one, "" after no text or wide punctuation."""
+    is_wide_mark = is_wide(text[-1:] or " ") and unicodedata.category(text[-1])[0] == "P"
+    return "" if not text or is_wide_mark else " "
+
+
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
-    if _marks(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
+    """Yield the places of a line at which its next sentence begins."""
+    if marks_with(habits.further_marks).isdisjoint(line[:-1]):  # as in most lines
         return
     start = 0
     quotations = _StraightQuotations(line)
     embedded = _EmbeddedText(line)
     habits_before_lower = _habits_before_lower(line, habits)
-    for boundary in _boundaries(line, habits.further_marks):
+    for boundary in boundaries(line, habits.further_marks):
         if embedded.contains(boundary.start()):
             continue
-        place = boundary.end()
         if boundary["joined"]:
-            is_end = _joins_sentences(line, boundary, habits.words)
-        elif boundary["end"] is None:
-            is_closed = quotations.end_at(place, start)
-            opens_next = is_closed and line[place + 1 : place + 2] in QUOTES
-            place += opens_next
-            is_end = not _is_number_label(line[start:place]) and is_closed == opens_next
-        elif _continues_in_lower_case(line, boundary, habits_before_lower) or _is_label(
-            line, start, boundary.start()
-        ):
-            is_end = False
+            end = boundary.end() if _joins_sentences(line, boundary, habits.words) else None
+        elif boundary["unspaced"]:
+            end = _end_at_unspaced_mark(line, start, boundary.end(), quotations)
+        elif _continues_in_lower_case(line, boundary, habits_before_lower):
+            end = None
         else:
-            closing, place = _closing_and_next(boundary, quotations, start)
-            is_end = _ends_sentence(line, boundary, closing, habits)
-        if is_end:
-            start = place
-            yield start
-
-
-def _boundaries(line: str, further_marks: str) -> Iterator[re.Match[str]]:
-    """Yield the places where a sentence may end, from left to right; each begins with a mark."""
-    marks = _marks(further_marks)
-    pattern = _boundary(further_marks)
-    end = 0
-    for place, character in enumerate(line):
-        if character not in marks or place < end:
-            continue
-        boundary = pattern.match(line, place)
-        if boundary is not None:
-            end = boundary.end()
-            yield boundary
+            end = _end_before_space(boundary, start, quotations, habits)
+        if end is not None:
+            start = end
+            yield end
 
 
 class _EmbeddedText:
@@ -345,24 +137,31 @@ def _embedded_brackets(line: str) -> Iterator[range]:
     comma, or a letter in lower case follows.
     """
     spans = list[range]()
-    opened = list[re.Match[str]]()
-    waiting = Counter[str]()  # brackets that close those
     if _PARTNERED.isdisjoint(line):  # as in most lines
         return iter(spans)
+    for span in _bracketed(line):
+        if _is_continued(line, span.stop + 1):
+            while spans and spans[-1].start > span.start:  # within this one
+                spans.pop()
+            spans.append(span)
+    return iter(spans)
+
+
+def _bracketed(line: str) -> Iterator[range]:
+    """Yield the text in each pair of brackets, inner ones first, with the bracket that opens it."""
+    opened = list[re.Match[str]]()
+    awaited = Counter[str]()  # brackets that close those
     for bracket in _partnered().finditer(line):
         if bracket[0] in PARTNERS:
             opened.append(bracket)
-            waiting[PARTNERS[bracket[0]]] += 1
-        while waiting[bracket[0]]:
+            awaited[PARTNERS[bracket[0]]] += 1
+        partner = ""
+        while awaited[bracket[0]] and partner != bracket[0]:  # others are never closed
             start = opened.pop()
-            waiting[PARTNERS[start[0]]] -= 1
-            if PARTNERS[start[0]] == bracket[0]:
-                if _is_continued(line, bracket.end()):
-                    while spans and spans[-1].start > start.start():  # within this one
-                        spans.pop()
-                    spans.append(range(start.start(), bracket.start()))
-                break
-    return iter(spans)
+            partner = PARTNERS[start[0]]
+            awaited[partner] -= 1
+        if partner == bracket[0]:
+            yield range(start.start(), bracket.start())
 
 
 def _is_continued(line: str, end: int) -> bool:
@@ -407,6 +206,31 @@ def _ends_before_lower(line: str, boundary: re.Match[str], habits: SentenceHabit
     if _has_stops(word):
         return False
     return habits.words is None or are_words(word, habits.words)
+
+
+def _end_at_unspaced_mark(
+    line: str, start: int, place: int, quotations: "_StraightQuotations"
+) -> int | None:
+    """Return where the sentence from `start` on ends, if marks before a place end it.
+
+    They do not in a label, nor before a quotation mark that closes, unless another one opens then.
+    """
+    if quotations.end_at(place, start):
+        if line[place + 1 : place + 2] not in QUOTES:
+            return None
+        place += 1
+    return None if is_number_label(line[start:place]) else place
+
+
+def _end_before_space(
+    boundary: re.Match[str], start: int, quotations: "_StraightQuotations", habits: SentenceHabits
+) -> int | None:
+    """Return where the sentence from `start` on ends, if marks before white space end it."""
+    line = boundary.string
+    if _is_label(line, start, boundary.start()):
+        return None
+    closing, end = _closing_and_next(boundary, quotations, start)
+    return end if _ends_sentence(line, boundary, closing, habits) else None
 
 
 def _closing_and_next(
@@ -563,188 +387,55 @@ def word_key(word: str) -> str:
     return NUMBER if word.isdigit() else word
 
 
-class Ending(NamedTuple):
-    """A text in three parts."""
-
-    body: str
-    mark: str  # a punctuation mark, with white space before it; "" if there is none
-    closing: str  # quotation marks, brackets and white space after it
-
-
-def split_ending(text: str, own_marks: str = "") -> Ending:
-    """Split a text at its final mark, if it has one.
-
-    One of `own_marks`, those of a training text alone, may be a symbol or be typed several times.
-    """
-    end = len(text)
-    while end and (
-        text[end - 1] in _QUOTATION or unicodedata.category(text[end - 1]) in _CLOSING_CATEGORIES
-    ):
-        end -= 1
-    last = text[end - 1 : end]
-    is_own = last != "" and last in own_marks
-    is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
-    before = text[:end].rstrip(last) if is_own else text[: end - 1]
-    start = len(before.rstrip()) if is_own or is_mark else end
-    return Ending(text[:start], text[start:end], text[end:])
-
-
-def lacks_mark(text: str, own_marks: str = "") -> bool:
-    """Return whether a text has words, and neither punctuation nor one of the marks at its end."""
-    has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
-    return has_words and not split_ending(text, own_marks).mark
-
-
-def without_mark(text: str, marks: Iterable[str]) -> str:
-    """Remove the final mark of a text if it is one of `marks`; initials and ellipses keep it."""
-    usual_marks = {usual.strip() for usual in marks}
-    body, mark, closing = split_ending(text, "".join(usual_marks - _USUAL_ENDINGS))
-    if mark.strip() not in usual_marks or not mark:
-        return text
-    if body.endswith(mark) or (mark == "." and _ABBREVIATED.search(body[-16:])):
-        return text
-    return body + closing
-
-
-def begins_with_ordinal(text: str, words: Container[str]) -> bool:
-    """Return whether a text begins with a number and a full stop before one of the words."""
-    ordinal = _first_ordinal().match(text)
-    return ordinal is not None and ordinal[1] in words
-
-
-class Affixes(NamedTuple):
-    """A sentence between what is before and after it, white space included."""
-
-    head: str
-    body: str
-    tail: str
-
-
-def split_affixes(
-    text: str, abbreviations: Collection[str] = (), further_marks: str = ""
-) -> Affixes:
-    """Set aside a label (`1.`, `a)`, `Q:`, `#tag`) or symbols before a text, and its tail.
-
-    A tail has no letters and follows the first end mark after them, with closing quotation marks:
-    further end marks, numbers, symbols; or it consists of symbols such as emoji. With NUMBER among
-    the abbreviations, a full stop between two numbers is that of an ordinal and no end mark. A text
-    without letters is all body.
-    """
-    if not has_letters(text):
-        return Affixes("", text, "")
-    start = _end_of_head(text)
-    end = _start_of_tail(text, start, further_marks, abbreviations)
-    return Affixes(text[:start], text[start:end], text[end:])
-
-
-def split_brackets(text: str) -> Affixes:
-    """Set aside brackets around a text with letters, and a final mark after them.
-
-    A text that is not all in brackets is all body.
-    """
-    stripped = text.strip()
-    closing = PARTNERS.get(stripped[:1], "") if stripped[:1] not in QUOTES else ""
-    end = stripped.find(closing) if closing else -1
-    inner = stripped[1:end]
-    is_final = len(stripped) - end <= 2 and stripped[end + 1 :] in ("", *MARKS)
-    if end < 0 or not is_final or stripped[0] in inner or not has_letters(inner):
-        return Affixes("", text, "")
-    return Affixes(stripped[0], inner.strip(), stripped[end:])
-
-
-def is_quotation(tail: str) -> bool:
-    """Return whether a tail is a quotation mark apart, as in a text of tokens."""
-    return tail.strip() in QUOTES
-
-
-def has_letters(text: str) -> bool:
-    """Return whether a text has a letter, or a placeholder of a name."""
-    if any(map(str.isalpha, text)):  # the first one, in most texts
-        return True
-    return any(unicodedata.category(character) == "Cn" for character in text)
-
-
-def _end_of_head(text: str) -> int:
-    if text.partition(" ")[0].isalpha():  # as in most texts: a label has a mark
-        return 0
-    label = _HEAD.match(text)
-    if label is not None and has_letters(text[label.end() :]) and not _is_initial(label):
-        return label.end()
-    end = _end_of_number(text)
-    if end:
-        return end
-    for match in _UNSPACED.finditer(text):
-        if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
-            start = match.start() + _end_of_bullet(match[0])
-            return 0 if is_blank(text[:start]) else start
-    return 0
-
-
-def _is_initial(label: re.Match[str]) -> bool:
-    """Return whether a letter with a full stop may be the initial of a name."""
-    return label["letter"] is not None and not is_lower(label["letter"])
-
-
-def _end_of_number(text: str) -> int:
-    """Return the end of a label that no space has to follow, such as \u2460 or `\uff11\uff0e`.
-
-    Nor has one to follow a usual label, such as `1.`, before letters of scripts without spaces.
-    """
-    if text[: _MAX_NUMBER_LABEL + 1].isascii():  # usual labels have a space after them
-        return 0
-    for end in range(min(_MAX_NUMBER_LABEL, len(text) - 1), 0, -1):
-        number = text[:end].lstrip()
-        is_single = len(number) == 1 and unicodedata.category(number) == "No"
-        if not (is_single or _is_number_label(number)):
-            continue
-        following = text[end:].lstrip()
-        is_usual = unicodedata.normalize("NFKC", number) == number
-        if following[:1].isalpha() and not (is_usual and is_spaced(following[0])):
-            return len(text) - len(following)
-    return 0
-
-
-def _is_number_label(text: str) -> bool:
+def is_number_label(text: str) -> bool:
     """Return whether a text is a label, such as `1.`, also in full width."""
-    if len(text) > _MAX_NUMBER_LABEL:
+    if len(text) > MAX_NUMBER_LABEL:
         return False
     return _number_label().fullmatch(unicodedata.normalize("NFKC", text)) is not None
 
 
-def _end_of_bullet(word: str) -> int:
-    """Return the end of a bullet at the start of a word of a script without spaces."""
-    bullet = word[:1]
-    letter = word[1:2]
-    is_bullet = unicodedata.category(bullet) in ("Pd", "Po", "So") and bullet not in OPENING
-    return 1 if is_bullet and letter.isalpha() and not is_spaced(letter) else 0
+@cache
+def _number_label() -> re.Pattern[str]:
+    """Return the pattern of a number in a label, or of a letter that is no ideograph."""
+    return re.compile(
+        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+    )
 
 
-def _start_of_tail(
-    text: str, start: int, further_marks: str, abbreviations: Collection[str]
-) -> int:
-    """Return the place from which a text has no letters, after an end mark or before symbols."""
-    last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
-    if text[last:].strip() in _USUAL_ENDINGS:
-        return len(text)
-    marks = _tail(further_marks).finditer(text, last)
-    final = next((m for m in marks if not _is_of_abbreviation(text, m, abbreviations)), None)
-    if final is not None and text[final.end() :].strip():
-        return final.end()
-    end = len(text)
-    while end > last and (text[end - 1].isspace() or is_symbol(text[end - 1])):
-        end -= 1
-    return end if text[end:].strip() else len(text)
+@cache
+def _label() -> re.Pattern[str]:
+    """Return the pattern of a label such as `Step 1`."""
+    return re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")
 
 
-def is_symbol(character: str) -> bool:
-    """Return whether a character is a symbol such as an emoji, or a part of one."""
-    return character in _JOINING or unicodedata.category(character) in _SYMBOL_CATEGORIES
+@cache
+def _item() -> re.Pattern[str]:
+    """Return the pattern of the number of an item of a list."""
+    return re.compile(r"\d{1,3}[)\]]\s")
 
 
-def _is_of_abbreviation(text: str, mark: re.Match[str], abbreviations: Collection[str]) -> bool:
-    """Return whether a mark is a full stop as in `No. 5.`, `am 3. 10.` or `etc.?`."""
-    if mark[0] != ".":
-        return False
-    following = next_visible(text, mark.end())
-    is_inner = following.isdigit() or text[mark.end() : mark.end() + 1] in _marks("")
-    return is_inner and ends_in_abbreviation(text, mark.start(), abbreviations)
+@cache
+def _letters() -> re.Pattern[str]:
+    return re.compile(r"[^\W\d_]+")
+
+
+@cache
+def _word_from() -> re.Pattern[str]:
+    """Return the pattern of what a word has from some place on."""
+    return re.compile(rf"[^\s{BEFORE_WORDS}{_CLOSING}]{{0,40}}")
+
+
+@cache
+def _before_word() -> re.Pattern[str]:
+    return re.compile(f"[{BEFORE_WORDS}]")
+
+
+@cache
+def _continues() -> re.Pattern[str]:
+    """Return the pattern of what follows a bracket: others that close, a space, a character."""
+    return re.compile(rf"[{_CLOSING}]*+(?P<space>\s*)(?P<next>.?)", re.DOTALL)
+
+
+@cache
+def _partnered() -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(_PARTNERED))}]")

@@ -1,19 +1,27 @@
 """Properties of a training text's source side, and input lines that are unlike it."""
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from itertools import takewhile
 
-from seq2seq.text import sentences as forms
+from seq2seq.text.affixes import (
+    Affixes,
+    begins_with_ordinal,
+    is_quotation,
+    split_affixes,
+    split_brackets,
+)
+from seq2seq.text.boundaries import footnotes
 from seq2seq.text.characters import AFTER_MARKS, MARKS, is_lower
 from seq2seq.text.copied_words import CopyHabits, numbers_of
 from seq2seq.text.entities import Entities, entities_blanked, letters_read, without_entities
+from seq2seq.text.final_marks import lacks_mark, without_mark
 from seq2seq.text.known_words import KnownWords, check_record, words_of
 from seq2seq.text.line_properties import (
     WORDS,
+    has_letters,
     in_capitals,
     in_lower_case,
     in_title_case,
@@ -22,16 +30,10 @@ from seq2seq.text.line_properties import (
     untagged,
 )
 from seq2seq.text.mark_spacing import MarkSpacing
+from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
-from seq2seq.text.sentences import (
-    Affixes,
-    SentenceHabits,
-    count_sentences,
-    has_letters,
-    split_affixes,
-    split_sentences,
-)
+from seq2seq.text.sentences import SentenceHabits, count_sentences, split_sentences
 from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing, kind_of_mark
 
@@ -136,15 +138,15 @@ class SourceProfile:
 
     def affixes(self, text: str) -> Affixes:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
-        if not self.brackets and (bracketed := forms.split_brackets(text)).head:
+        if not self.brackets and (bracketed := split_brackets(text)).head:
             return bracketed
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations, self.marks)
-        if self.ordinal_words and forms.begins_with_ordinal(text, self.ordinal_words):
+        if self.ordinal_words and begins_with_ordinal(text, self.ordinal_words):
             body = head + body
             head = ""
-        if forms.is_quotation(tail) and (self._has_marks_apart or has_open_quotation(body)):
+        if is_quotation(tail) and (self._has_marks_apart or has_open_quotation(body)):
             body += tail
             tail = ""
         body, tail = self._without_unknown_mark(*self._with_one_mark(body, tail))
@@ -227,7 +229,7 @@ class SourceProfile:
     def _with_known_characters(self, line: str) -> str:
         if line.isascii():
             return self._writing.written(line)
-        texts = forms.footnotes().split(line)  # every second one is a footnote's number
+        texts = footnotes().split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = self._writing.written(texts[place])
         return "".join(texts)
@@ -237,8 +239,8 @@ class SourceProfile:
         characters = set(self.without_entities(text))
         if self._writing.knows_all(characters):  # as those of most lines
             return ""
-        unknown = (c for c in sorted(characters) if not self._writing.knows(c))
-        return "".join(c for c in unknown if unicodedata.category(c) != "Cn")
+        unknown = [c for c in sorted(characters) if not self._writing.knows(c)]
+        return "".join(c for c in unknown if not is_placeholder(c))
 
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
@@ -369,13 +371,13 @@ class SourceProfile:
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
         text = self.without_entities(line.removeprefix(tag or ""))
-        if self.final_marks and forms.lacks_mark(text, self.marks):
+        if self.final_marks and lacks_mark(text, self.marks):
             return line.rstrip() + self.final_marks[0]
         return line
 
     def without_final_mark(self, text: str) -> str:
         """Remove from a translation the final mark that translates the usual one."""
-        return forms.without_mark(text, self.final_marks)
+        return without_mark(text, self.final_marks)
 
     def ends_in_mark(self, text: str) -> bool:
         """Return whether `without_final_mark` changes a text."""

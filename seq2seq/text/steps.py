@@ -12,10 +12,10 @@ from seq2seq.text.characters import MARKS, OPENING, PARTNERS, is_blank, is_lette
 from seq2seq.text.entities import without_entities
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.line import Line, Part
-from seq2seq.text.line_properties import in_capitals
+from seq2seq.text.line_properties import has_letters, in_capitals
 from seq2seq.text.long_lines import Tokenizer, split_line
 from seq2seq.text.names.names import Masked, Names
-from seq2seq.text.sentences import has_letters, space_after
+from seq2seq.text.sentences import space_after
 from seq2seq.text.source_profile import SourceProfile
 
 MAX_LABELS = 5  # before a sentence

@@ -9,6 +9,8 @@ final mark beyond ASCII; after a word beyond ASCII, another mark is read as that
 
 Where the training text has the other mark within its lines, it is read so only if it is typed twice
 or looks like the mark of the script.
+
+Marks of another form, such as full width, are read as those of the text by `writing.py`.
 """
 
 import re
@@ -16,9 +18,8 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
-from seq2seq.text.characters import PUNCTUATION, QUOTES
+from seq2seq.text.characters import PUNCTUATION, QUOTES, is_symbol
 from seq2seq.text.learned_sentences import may_be_final
-from seq2seq.text.sentences import is_symbol
 from seq2seq.text.writing import Writing
 
 

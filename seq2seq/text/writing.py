@@ -12,6 +12,8 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from seq2seq.text.characters import MARKS, SENTENCE_TERMINALS, is_spaced, is_wide
+from seq2seq.text.final_marks import marks_as_typed
+from seq2seq.text.names.words import is_placeholder
 
 # Letters of Arabic script that languages write differently: kaf, yeh and heh (The Unicode Standard,
 # chapter 9.2). No property relates these alone: letters that Unicode calls confusable are also
@@ -47,9 +49,8 @@ def is_unusual(character: str) -> bool:
 class Writing:
     """Characters of a text, its final marks (the most frequent ones first), and its spaces.
 
-    A final mark that the text types twice is given twice.
-
-    Of a text without known characters, all are known.
+    A final mark that the text types twice is given twice. Of a text without known characters, all
+    are known.
     """
 
     def __init__(self, characters: str, marks: str = "", has_inner_spaces: bool = True) -> None:
@@ -113,7 +114,8 @@ class Writing:
 
     def _written(self, character: str, may_go: bool) -> str:
         """Return a character as the text writes it; an optional mark is left out if it `may_go`."""
-        if character in self._characters or unicodedata.category(character) in ("Cn", "Nd"):
+        is_number = unicodedata.category(character) == "Nd"
+        if character in self._characters or is_number or is_placeholder(character):
             return character
         if character.isspace():
             return " "
@@ -199,8 +201,8 @@ class Writing:
 
         A mark of the text alone, which is none by Unicode, ends statements if no other does.
         """
-        typed = {self._kind_of(mark): mark for mark in reversed(self._marks)}
-        marks = {kind: mark * self._marks.count(mark) for kind, mark in typed.items()}
+        rarest_first = reversed(marks_as_typed(self._marks))
+        marks = {self._kind_of(mark[0]): mark for mark in rarest_first}
         own = marks.pop("", "")
         if own and own[0] not in MARKS:
             marks.setdefault("statement", own)

@@ -202,9 +202,9 @@ def save_average(
         run_folder.clear(folder)
         step = max(run.step for run in checkpoints)
         header = weights_header(first.limit, step, bleu, provenance)
-        placed = config.model_copy(update={"run_dir": folder})
+        new_config = config.model_copy(update={"run_dir": folder})
         try:
-            checkpoint.create_run(folder, placed, vocabularies)
+            checkpoint.create_run(folder, new_config, vocabularies)
             checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)
         except RunError:
             with suppress(RunError, OSError):

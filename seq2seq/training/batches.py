@@ -2,6 +2,8 @@
 
 Workers are forked, so that nothing of the corpus is copied, and write batches to memory that all
 processes share: a worker that is killed cannot cut short a message. They make the same batches.
+
+Which ones a resumed run still takes of an epoch is decided by `train_epoch` in `loop.py`.
 """
 
 import gc
@@ -74,10 +76,10 @@ class StepBatches:
                 layouts = None
                 try:
                     while self._pool is not None and len(ahead) < len(self._slots):
-                        if (later := next(numbers, None)) is None:
+                        if (next_number := next(numbers, None)) is None:
                             break
-                        rows = order[starts[later] : starts[later] + accumulate]
-                        place = later % len(self._slots)
+                        rows = order[starts[next_number] : starts[next_number] + accumulate]
+                        place = next_number % len(self._slots)
                         ahead.append(self._pool.submit(_make, place, rows, epoch))
                     layouts = ahead.popleft().result() if self._pool is not None else None
                 except (BrokenProcessPool, MemoryError):  # a worker is lost
@@ -117,8 +119,8 @@ def own_batches(
     """
     seed = derive_seed(session.config.seed, session.progress.epoch if epoch is None else epoch)
     shares = map(session.run.group.share, batches)
-    made = [batch_of(session, rows, seed) for rows in shares if len(rows)]
-    return [batch.rounded() for batch in made] if session.is_static else made
+    micro_batches = [batch_of(session, rows, seed) for rows in shares if len(rows)]
+    return [batch.rounded() for batch in micro_batches] if session.is_static else micro_batches
 
 
 def batch_of(session: TrainingSession, rows: length_windows.Rows, seed: int) -> padding.Batch:

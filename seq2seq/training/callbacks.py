@@ -32,9 +32,11 @@ class Sample(NamedTuple):
 
 def sample_rows(valid: ParallelText) -> list[int]:
     """Return the rows to show at every validation, evenly spaced among those with text."""
-    filled = [n for n, pair in enumerate(zip(valid.src, valid.tgt, strict=True)) if has_text(*pair)]
-    count = min(SAMPLES_SHOWN, len(filled))
-    return [filled[len(filled) * (2 * n + 1) // (2 * count)] for n in range(count)]
+    rows_with_text = [
+        n for n, pair in enumerate(zip(valid.src, valid.tgt, strict=True)) if has_text(*pair)
+    ]
+    count = min(SAMPLES_SHOWN, len(rows_with_text))
+    return [rows_with_text[len(rows_with_text) * (2 * n + 1) // (2 * count)] for n in range(count)]
 
 
 def samples_of(valid: ParallelText, hypotheses: Sequence[str]) -> list[Sample]:

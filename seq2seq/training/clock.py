@@ -14,13 +14,13 @@ class Clock:
     """Time trained, over all processes of a run, speed in target tokens, and time left."""
 
     def __init__(
-        self, before: float, last_step: int | None = None, max_minutes: float | None = None
+        self, earlier_seconds: float, last_step: int | None = None, max_minutes: float | None = None
     ) -> None:
         """Start with the seconds trained by earlier processes, and with limits of training."""
         self.last_step = last_step
         self._max_minutes = max_minutes
-        self._began = time.monotonic() - before
-        self.saved_seconds = before  # at the last save
+        self._began = time.monotonic() - earlier_seconds
+        self.saved_seconds = earlier_seconds  # at the last save
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
         self.steps = 0  # counted by this process

@@ -45,17 +45,19 @@ def diagnose(result: ValidationResult, config: Config) -> list[str]:
     findings: list[str] = []
     if len(filled_lines) >= MIN_LINES:
         sources, references, hypotheses = zip(*filled_lines, strict=True)
-        filled = result._replace(sources=sources, references=references, hypotheses=hypotheses)
-        longer = f"train longer: {raise_limits(config.training, result.ended_by)}"
-        findings = [*_text_findings(filled, rate, longer)][:1]
+        result_with_text = result._replace(
+            sources=sources, references=references, hypotheses=hypotheses
+        )
+        remedy = f"train longer: {raise_limits(config.training, result.ended_by)}"
+        findings = [*_text_findings(result_with_text, rate, remedy)][:1]
     return [*findings, *_loss_findings(result, config)]
 
 
-def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator[str]:
+def _text_findings(result: ValidationResult, rate: str, remedy: str) -> Iterator[str]:
     """Yield what is wrong with the hypotheses, the most informative first."""
     sources, references, hypotheses, metrics, _ = result
     steps = int(max(_series(metrics, "step"), default=0))
-    early = f"{steps} steps are few, {longer}" if steps < FEW_STEPS else ""
+    early = f"{steps} steps are few, {remedy}" if steps < FEW_STEPS else ""
     of_them = "of the last validation's translations"
     if (share := _share(is_blank, hypotheses) - _share(is_blank, references)) > 0.2:
         yield f"{share:.0%} {of_them} are empty: {early or f'the model ends at once; {rate}'}"
@@ -66,7 +68,7 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
         cause = f"check that the sides translate one another (seq2seq check), else {rate}"
         yield f"{share:.0%} {of_them} are one and the same: {early or cause}"
     if (share := _share(_LOOP.search, hypotheses)) > 0.1 + 2 * _share(_LOOP.search, references):
-        cause = f"attention does not advance; {longer}, or use model.score=coverage"
+        cause = f"attention does not advance; {remedy}, or use model.score=coverage"
         yield f"{share:.0%} {of_them} repeat themselves: {early or cause}"
     if (share := _copied(sources, hypotheses)) > 0.5 > _copied(sources, references):
         yield f"{share:.0%} {of_them} are copies of their source: check the targets of data.train"
@@ -78,7 +80,7 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
     bleus = _series(metrics, "valid_bleu")
     losses = _series(metrics, "valid_loss")
     if bleus and losses and max(bleus) < NO_BLEU:
-        learns = f"the loss fell from {losses[0]:.2f} to {losses[-1]:.2f}; {longer}, or check that"
+        learns = f"the loss fell from {losses[0]:.2f} to {losses[-1]:.2f}; {remedy}, or check that"
         cause = learns if losses[-1] < 0.9 * losses[0] else "the loss has hardly fallen; check that"
         cause = early or f"{cause} the sides translate one another (seq2seq check)"
         yield f"BLEU is {bleus[-1]:.1f}: {cause}"
@@ -120,8 +122,8 @@ def _unknown(lines: Sequence[str]) -> float:
 
 
 def _most_frequent(lines: Sequence[str]) -> float:
-    filled = [line for line in lines if not is_blank(line)]
-    return max(Counter(filled).values(), default=0) / len(lines)
+    lines_with_text = [line for line in lines if not is_blank(line)]
+    return max(Counter(lines_with_text).values(), default=0) / len(lines)
 
 
 def _copied(sources: Sequence[str], lines: Sequence[str]) -> float:

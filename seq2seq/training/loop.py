@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
@@ -74,14 +75,14 @@ def train(  # noqa: PLR0913
         with deterministic(torch_device):  # set before CUDA starts
             group.use_device(torch_device)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
-            with folder as opened:
-                session, notes = _set_up(config, torch_device, group, opened, init_from)
-                if resume and opened is not None and opened.state is None:
+            with folder as main_folder:  # None in the other processes
+                session, notes = _set_up(config, torch_device, group, main_folder, init_from)
+                if resume and main_folder is not None and main_folder.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
                 _train(session, notes, init_from is not None, callbacks)
-                if opened is not None:
+                if main_folder is not None:
                     del session  # its memory serves the engine
-                    _write_engine(config.run_dir, opened.lock)
+                    _write_engine(config.run_dir, main_folder.lock)
     return config.run_dir
 
 
@@ -102,16 +103,19 @@ def _set_up(
     config: Config,
     device: torch.device,
     group: ProcessGroup,
-    opened: OpenFolder | None,
+    main_folder: OpenFolder | None,
     init_from: Path | None,
 ) -> tuple[TrainingSession, list[str]]:
-    """Set up the run in the main process, then load it in the others; return notes for the log."""
-    if opened is None:
+    """Set up the run in the main process, then load it in the others; return notes for the log.
+
+    The folder is open in the main process alone, and None in the others.
+    """
+    if main_folder is None:
         group.wait_for_main()
         session = join_run(config, device, group)
         notes = list[str]()
     else:
-        session, notes = prepare(config, device, opened, init_from, group)
+        session, notes = prepare(config, device, main_folder, init_from, group)
         if group.size > 1:
             notes.append(f"{group.size} processes, each with a share of every batch")
     # Numbers that differ between ranks with other texts, not paths, or another config.
@@ -204,10 +208,7 @@ def train_epoch(
         tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
         if limit != progress.max_micro_batch_positions:
             progress.max_micro_batch_positions = limit
-            reporter.log(
-                f"step {progress.step}: out of memory; from now on a batch of more than "
-                f"{limit:,} target positions is split into micro-batches, with the same gradient"
-            )
+            log_split(reporter, progress.step, limit)
         log_fallbacks(reporter, batches, session.graphs)
         progress.batch = min(start + settings.accumulate, len(order))
         progress.tokens += tokens
@@ -219,7 +220,7 @@ def train_epoch(
         interval = settings.validate_every
         is_due = progress.step % interval == 0 if interval else progress.batch == len(order)
         if progress.step % settings.log_every == 0:
-            fault = divergence(session, report(session, reporter, clock, rate))
+            fault = divergence(session, report_interval(session, reporter, clock, rate))
         if fault is None and is_due:
             fault = validate(session, reporter, clock)
         if fault is not None:
@@ -228,15 +229,30 @@ def train_epoch(
         if is_due or save_due(session, clock):
             save(session, reporter, clock)
         if sync.stops:
-            save(session, reporter, clock)
-            reporter.end_bar()
-            reporter.log(f"Stopped at step {progress.step}, saved.")
-            session.run.group.barrier()  # no rank leaves before the state is saved
-            raise Interrupted(sync.stops[0])
+            save_and_stop(session, reporter, clock, sync.stops[0])
         if met_limit(settings, progress, sync.seconds) is not None:
             return
     progress.epoch = progress.epoch + 1
     progress.batch = 0
+
+
+def save_and_stop(
+    session: TrainingSession, reporter: Reporter, clock: Clock, signal_number: int
+) -> NoReturn:
+    """Save the state, then raise Interrupted in all ranks."""
+    save(session, reporter, clock)
+    reporter.end_bar()
+    reporter.log(f"Stopped at step {session.progress.step}, saved.")
+    session.run.group.barrier()  # no rank leaves before the state is saved
+    raise Interrupted(signal_number)
+
+
+def log_split(reporter: Reporter, step: int, limit: int) -> None:
+    """Log that memory ran out, and the target positions of a micro-batch from now on."""
+    reporter.log(
+        f"step {step}: out of memory; from now on a batch of more than {limit:,} target positions "
+        "is split into micro-batches, with the same gradient"
+    )
 
 
 def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> None:
@@ -258,12 +274,16 @@ def save_due(session: TrainingSession, clock: Clock) -> bool:
     return not progress.skipped_in_a_row and not progress.skipped_steps()
 
 
-def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: float) -> float | None:
-    """Report loss, speed and skipped steps; return the loss, or None if all steps were skipped."""
+def report_interval(
+    session: TrainingSession, reporter: Reporter, clock: Clock, rate: float
+) -> float | None:
+    """Report loss, speed and skipped steps since the last report, and begin the next interval.
+
+    Return the loss, or None if all steps were skipped.
+    """
     progress = session.progress
     log_skipped(session, reporter)
-    objective, nll, tokens = progress.losses.tolist()
-    progress.losses.zero_()
+    objective, nll, tokens = progress.take_losses()
     figures = {}
     losses = "all steps skipped"
     if tokens:

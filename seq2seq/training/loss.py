@@ -111,11 +111,11 @@ def coverage_losses(attention_weights: Tensor) -> Tensor:
     al. 2017, eq. 12): it is large if a step attends again to what was attended before.
     """
     if attention_weights.is_cuda and torch.are_deterministic_algorithms_enabled():
-        before = sums_by_product(attention_weights)
+        coverage = sums_by_product(attention_weights)
     else:
-        coverage = attention_weights.cumsum(dim=1)
-        before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
-    return torch.minimum(attention_weights, before).sum(dim=2)
+        sums = attention_weights.cumsum(dim=1)
+        coverage = torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], dim=1)
+    return torch.minimum(attention_weights, coverage).sum(dim=2)
 
 
 def sums_by_product(values: Tensor) -> Tensor:
@@ -123,9 +123,9 @@ def sums_by_product(values: Tensor) -> Tensor:
 
     On CUDA a cumulative sum is not deterministic, and refused where it has to be.
     """
-    earlier = values.new_ones(values.shape[1], values.shape[1]).tril(-1)
+    lower_triangle = values.new_ones(values.shape[1], values.shape[1]).tril(-1)
     with torch.autocast(values.device.type, enabled=False):
-        return earlier @ values
+        return lower_triangle @ values
 
 
 def alignment_losses(attention_weights: Tensor, alignment: Tensor, src_words: Tensor) -> Tensor:
@@ -234,12 +234,14 @@ class _FusedLoss(torch.autograd.Function):
             rows = slice(start, start + chunk)
             end = start + chunk
             place = start % at_once
-            filled = slice(min(chunk, len(tgt) - start))
+            filled_rows = slice(min(chunk, len(tgt) - start))
             of_rows = None if real is None else real[rows]
             grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
-            part = TokenChunk(logits[filled], grad_logits[filled], means[rows], tgt[rows], of_rows)
+            part = TokenChunk(
+                logits[filled_rows], grad_logits[filled_rows], means[rows], tgt[rows], of_rows
+            )
             losses, *by_terms = _chunk_loss(
                 part, None if terms is None else terms.rows(rows), weights
             )
@@ -247,8 +249,8 @@ class _FusedLoss(torch.autograd.Function):
             for grad_term, grad in zip(grad_terms, by_terms, strict=True):
                 grad_term[rows] = grad
             if needs_grad:
-                grad_outputs[rows] += (grad_logits @ product_weight)[filled]
-                grad_bias += _sum_of_rows(grad_logits[filled], of_rows)
+                grad_outputs[rows] += (grad_logits @ product_weight)[filled_rows]
+                grad_bias += _sum_of_rows(grad_logits[filled_rows], of_rows)
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         if needs_grad:

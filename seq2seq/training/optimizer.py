@@ -98,9 +98,11 @@ def learning_rate(config: TrainingConfig, step: int, end: float | None, decays: 
         return peak * math.sqrt(warmup / step)
     if config.decay.name == "constant" or end is None:
         return peak
-    left = max(0.0, (end + 1 - step) / max(1, end + 1 - warmup))
+    share_left = max(0.0, (end + 1 - step) / max(1, end + 1 - warmup))
     return peak * (
-        left if config.decay.name == "linear" else 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
+        share_left
+        if config.decay.name == "linear"
+        else 0.5 - 0.5 * math.cos(math.pi * min(1.0, share_left))
     )
 
 

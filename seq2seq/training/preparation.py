@@ -103,8 +103,8 @@ def _read(
         data = session_data(config, vocabularies, encoded.pairs, valid, state and state.limit)
     if start is not None:
         data = data.joined_with(start.limit, start.source)
-    elif state is not None and (recorded := recorded_source(state)) is not None:
-        data = data.joined_with(state.limit, recorded)
+    elif state is not None and (source := recorded_source(state)) is not None:
+        data = data.joined_with(state.limit, source)
     data = data._replace(checksums=checksums | encoded.digests)
     return data, text, [*notes, *vocabulary_notes, *encoding_notes]
 
@@ -132,7 +132,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     repairs = restore(session, state)
     with layout.writing(folder / layout.METRICS):
         problem = run_folder.restore_metrics(folder, session.progress)
-    layout.remove_snapshots(folder, after=session.progress.step)
+    layout.remove_snapshots(folder, last_step=session.progress.step)
     run_folder.remove_parts(folder)
     checkpoint.update_config(folder, session.config)
     repairs += [problem] if problem else []

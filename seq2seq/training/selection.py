@@ -61,16 +61,16 @@ def record(progress: Counters, settings: TrainingConfig, scores: ValidationScore
 
 def _improves(progress: Counters, settings: TrainingConfig, score: float, loss: float) -> bool:
     """Return whether the scores improve on those of the last improvement."""
-    before = progress.improved_score
+    score_before = progress.improved_score
     loss_before = progress.improved_loss
-    if before < 0:  # the first validation
+    if score_before < 0:  # the first validation
         return True
     if settings.metric.name == "loss":
         return loss < loss_before and loss_before - loss >= settings.metric.min_improvement
-    if before < FLOORS[settings.metric.name] and loss < loss_before:
+    if score_before < FLOORS[settings.metric.name] and loss < loss_before:
         return True
-    better = _rank(settings, score, loss) > _rank(settings, before, loss_before)
-    return better and score - before >= settings.metric.min_improvement
+    better = _rank(settings, score, loss) > _rank(settings, score_before, loss_before)
+    return better and score - score_before >= settings.metric.min_improvement
 
 
 def _rank(settings: TrainingConfig, score: float, loss: float) -> tuple[float, float]:

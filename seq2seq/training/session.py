@@ -159,9 +159,9 @@ def call_on_device(
 
     def call(*tensors: Tensor) -> Any:
         inputs = iter(tensors)
-        placed = [None if shape is None else next(inputs) for shape in shapes]
-        fields = placed[: len(batch)]
-        return function(session, Batch(*fields), *placed[len(batch) :])  # type: ignore[arg-type]
+        arguments = [None if shape is None else next(inputs) for shape in shapes]
+        fields = arguments[: len(batch)]
+        return function(session, Batch(*fields), *arguments[len(batch) :])  # type: ignore[arg-type]
 
     key = function.__name__, *shapes
     return session.graphs.call(key, call, *(part for part in parts if part is not None))

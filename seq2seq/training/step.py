@@ -175,8 +175,8 @@ def _pass(
     with _autocast(session):  # left in between: its cached casts have no gradient
         inputs = sample_inputs(session.inference, batch, references)
     with _autocast(session):
-        further = losses.consistency, losses.coverage, losses.guided_alignment
-        weights = LossWeights(settings.label_smoothing, *further)
+        further_losses = losses.consistency, losses.coverage, losses.guided_alignment
+        weights = LossWeights(settings.label_smoothing, *further_losses)
         loss = batch_loss(session.model, inputs, weights)
     objective, scale = loss.objective / divisor, _loss_scale(session)
     (objective if scale is None else objective * scale).backward()
@@ -203,9 +203,9 @@ def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
         return
     by_position = {"tgt_out", "tgt_positions", "real"}
     for start, end in ((0, rows // 2), (rows // 2, rows)):
-        inside = (batch.tgt_positions >= start * width) & (batch.tgt_positions < end * width)
+        is_in_chunk = (batch.tgt_positions >= start * width) & (batch.tgt_positions < end * width)
         parts = {
-            name: part[inside] if name in by_position else part[start:end]
+            name: part[is_in_chunk] if name in by_position else part[start:end]
             for name, part in batch._asdict().items()
             if part is not None
         }

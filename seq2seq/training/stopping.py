@@ -32,8 +32,8 @@ def last_step_of(config: Config, pairs: EncodedPairs) -> int | None:
 
 def met_limit(settings: TrainingConfig, progress: Counters, seconds: float) -> str | None:
     """Return the first of LIMITS that is met after `seconds` of training; None if none is."""
-    done = (progress.step, progress.epoch, seconds / 60, progress.validations_since_improvement)
-    for name, value in zip(LIMITS, done, strict=True):
+    counts = (progress.step, progress.epoch, seconds / 60, progress.validations_since_improvement)
+    for name, value in zip(LIMITS, counts, strict=True):
         limit = getattr(settings, name)
         if limit is not None and value >= limit:
             return name
@@ -138,10 +138,10 @@ def stop_signals() -> Iterator[list[int]]:
     numbers = {signal.SIGINT, signal.SIGTERM}
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.add(signal.SIGHUP)
-    before = {number: signal.signal(number, collector) for number in numbers}
+    handlers = {number: signal.signal(number, collector) for number in numbers}
     try:
         yield collector.caught
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             if handler is not None:  # it was installed outside of Python
                 signal.signal(number, handler)

@@ -43,8 +43,8 @@ def settle_threads(session: TrainingSession) -> list[str]:
     shared = shared_threads()
     notes = list[str]()
     if _may_choose(session):
-        if known := progress.threads or shared.number:
-            torch.set_num_threads(known)
+        if run_threads := progress.threads or shared.number:
+            torch.set_num_threads(run_threads)
         elif not progress.step:
             notes = choose_threads(session)
     number = torch.get_num_threads()
@@ -68,9 +68,9 @@ def choose_threads(session: TrainingSession) -> list[str]:
     number = torch.get_num_threads()
     if number == 1:
         return []
-    alone, together = gradient_seconds(session, [1, number])
-    torch.set_num_threads(number if together < alone else 1)
-    text = f"a gradient takes one thread {alone:.2g} s, {number} threads {together:.2g} s"
+    one_thread, all_threads = gradient_seconds(session, [1, number])
+    torch.set_num_threads(number if all_threads < one_thread else 1)
+    text = f"a gradient takes one thread {one_thread:.2g} s, {number} threads {all_threads:.2g} s"
     return [f"{counted(torch.get_num_threads(), 'thread')}: {text}; {VARIABLE} decides otherwise"]
 
 

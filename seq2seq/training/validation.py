@@ -131,9 +131,13 @@ def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
     data = session.data
     language = session.config.data.tgt_lang
     with_habit = replace(data.source, **{habit: getattr(data.joined, habit)})
-    usual, changed = (session_translator(session, source) for source in (data.source, with_habit))
+    usual_translator, changed_translator = (
+        session_translator(session, source) for source in (data.source, with_habit)
+    )
     forms = zip(
-        usual.source_forms(data.valid.src), changed.source_forms(data.valid.src), strict=True
+        usual_translator.source_forms(data.valid.src),
+        changed_translator.source_forms(data.valid.src),
+        strict=True,
     )
     rows = [row for row, (form, other_form) in enumerate(forms) if form != other_form]
     if len(rows) < MIN_LINES:
@@ -143,7 +147,7 @@ def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
     text = corpus.ParallelText([src[row] for row in rows], [tgt[row] for row in rows])
     without, with_it = (
         greedy_bleu(translator, text, language, session.run.group)[0]
-        for translator in (usual, changed)
+        for translator in (usual_translator, changed_translator)
     )
     if with_it < max(without, MIN_BLEU):
         return None

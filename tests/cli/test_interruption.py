@@ -19,7 +19,7 @@ def test_a_second_interrupt_ends_what_python_waits_for(context: str) -> None:
     code = (
         "import ctypes\n"
         "from contextlib import nullcontext\n"
-        "from seq2seq.cli.arguments import frozen_objects\n"
+        "from seq2seq.cli.interruption import frozen_objects\n"
         "from seq2seq.cli.interruption import second_interrupt_ends\n"
         "from seq2seq.training.stopping import stop_signals\n"
         "mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)\n"
@@ -53,7 +53,7 @@ def test_one_interrupt_while_it_loads_is_no_second_one() -> None:
     """It waits, longer than signals that count as one, and is raised once."""
     code = (
         "import os, signal, time\n"
-        "from seq2seq.cli.arguments import frozen_objects\n"
+        "from seq2seq.cli.interruption import frozen_objects\n"
         "from seq2seq.cli.interruption import second_interrupt_ends\n"
         "with second_interrupt_ends():\n"
         "    try:\n"

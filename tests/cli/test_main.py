@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cases.commands import Call
 
-from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.interruption import frozen_objects
 
 
 def test_help_and_version_go_to_stdout(call: Call) -> None:

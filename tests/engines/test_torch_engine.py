@@ -122,7 +122,7 @@ def test_threads_search_at_once() -> None:
 
 def test_slots_take_few_numbers_and_fewer_for_long_sources() -> None:
     engine = TorchEngine(small(CASES[0]), DEVICE)
-    assert [engine.slots(16, 5, count) for count in (1, 2, 9, 64, 65, 5000)] == [
+    assert [engine.slot_count(16, 5, count) for count in (1, 2, 9, 64, 65, 5000)] == [
         1,
         8,
         64,
@@ -130,8 +130,8 @@ def test_slots_take_few_numbers_and_fewer_for_long_sources() -> None:
         256,
         1024,
     ]
-    assert engine.slots(2000, 5, 5000) == 64
-    assert engine.slots(1 << 18, 1, 3) == 1
+    assert engine.slot_count(2000, 5, 5000) == 64
+    assert engine.slot_count(1 << 18, 1, 3) == 1
 
 
 class Small(TorchEngine):

@@ -191,7 +191,7 @@ def test_a_shrinking_batch_gives_the_same_results(
         return keep(self, rows, slots)
 
     monkeypatch.setattr(TorchEngine, "keep", recorded)
-    monkeypatch.setattr(TorchEngine, "slots", lambda _, __, ___, count: min(count, 40))
+    monkeypatch.setattr(TorchEngine, "slot_count", lambda _, __, ___, count: min(count, 40))
     lists = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
     assert len(kept_counts) > 4
     assert all(count_after < count_before for count_before, count_after in kept_counts)

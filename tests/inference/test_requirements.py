@@ -16,8 +16,8 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
+from seq2seq.text.final_marks import without_mark
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.sentences import without_mark
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 MARKED, _ = toy_pairs(60, seed=22)

@@ -27,7 +27,7 @@ from seq2seq.inference.search.rules import (
     RuleStates,
     rules_of,
 )
-from seq2seq.inference.search.sentences import Slots, make_sentence
+from seq2seq.inference.search.sentences import SlotTable, make_sentence
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 
@@ -216,12 +216,12 @@ def test_constrained_results_do_not_depend_on_the_batch(
 
 
 def rule_states(options: SearchOptions, slots: int) -> RuleStates:
-    return RuleStates(rules_of(options), options, Slots(slots))
+    return RuleStates(rules_of(options), options, SlotTable(slots))
 
 
 def mask_of(states: RuleStates, lengths: Sequence[int], limits: Sequence[int]) -> Mask:
     """Return the mask of a step for slots of these lengths and limits, with seven tokens."""
-    states.slots.lengths, states.slots.limits = np.array(lengths), np.array(limits)
+    states.table.lengths, states.table.limits = np.array(lengths), np.array(limits)
     return states.mask(SimpleNamespace(values=np.zeros((1, 7))))  # type: ignore[arg-type]
 
 

@@ -314,7 +314,7 @@ def test_tiles_of_few_rows_search_every_sentence(
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
         for engine in (TorchEngine, OnnxEngine):
-            monkeypatch.setattr(engine, "slots", lambda *_, rows=rows: rows)
+            monkeypatch.setattr(engine, "slot_count", lambda *_, rows=rows: rows)
         lists = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [hypotheses[0].ids for hypotheses in lists] == [
             hypotheses[0].ids for hypotheses in expected
@@ -367,9 +367,9 @@ def test_the_best_continuations_are_those_of_a_topk_over_everything(
 
 def test_there_are_fewer_slots_for_longer_sources() -> None:
     engine = TorchEngine(Oracle(1), CPU)
-    rows = [engine.slots(width, 1, 1000) for width in range(16, 400, 16)]
+    rows = [engine.slot_count(width, 1, 1000) for width in range(16, 400, 16)]
     assert rows[0] == 64
-    assert TorchEngine(Oracle(1), torch.device("cuda")).slots(16, 1, 1000) > rows[0]
+    assert TorchEngine(Oracle(1), torch.device("cuda")).slot_count(16, 1, 1000) > rows[0]
     assert sorted(rows, reverse=True) == rows
     assert rows[-1] < rows[0]
 

@@ -46,11 +46,11 @@ def test_the_newest_snapshots_are_kept_and_other_files_stay(tmp_path: Path) -> N
         vars(LengthLimit(1.5, 4)),
     )
     assert torch.equal(read_tensors(tmp_path / "step-9.safetensors")["w"], torch.full((2, 3), 9.0))
-    remove_snapshots(tmp_path, after=9)
+    remove_snapshots(tmp_path, last_step=9)
     assert steps(tmp_path) == [9]
     (tmp_path / "step-11.safetensors.part").touch()
     remove_parts(tmp_path)
-    remove_snapshots(tmp_path, after=0)
+    remove_snapshots(tmp_path, last_step=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(OTHERS)
 
 

@@ -108,7 +108,7 @@ def test_a_writer_that_starts_while_another_syncs_loses_nothing(
 def written_together(paths: Sequence[Path], content: bytes) -> None:
     with appearing_together() as files:
         for path in paths:
-            with atomic_file(path, later=files) as file:
+            with atomic_file(path, renames=files) as file:
                 file.write(content)
 
 

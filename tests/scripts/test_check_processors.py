@@ -67,9 +67,12 @@ def run_plugin(folder: Path, *options: str) -> list[str]:
     return process.stdout.splitlines()
 
 
-def test_planted_errors_are_measured_as_shares_of_their_tolerances(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_planted_errors_are_measured_as_shares_of_their_tolerances(
+    tmp_path: Path, workers: str
+) -> None:
     """Comparisons that are to be unequal, and those of equal values, are left out."""
-    lines = run_plugin(tmp_path, "-W", "ignore")
+    lines = run_plugin(tmp_path, "-W", "ignore", "-n", workers)
     titles = [n for n, line in enumerate(lines) if line.startswith("===")]
     (start,) = (n for n in titles if "largest errors" in lines[n])
     (middle,) = (n for n in titles if "approximate" in lines[n])

@@ -3,8 +3,9 @@
 import pytest
 from cases.growth import LINEAR, growth
 
+from seq2seq.text.affixes import split_affixes
 from seq2seq.text.learned_sentences import count_words, find_abbreviations, words_after_ordinals
-from seq2seq.text.sentences import NUMBER, SentenceHabits, split_affixes, split_sentences
+from seq2seq.text.sentences import NUMBER, SentenceHabits, split_sentences
 
 
 def abbreviations_of(lines: list[str]) -> list[str]:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.text.affixes import split_affixes
 from seq2seq.text.learned_profile import describe_source
 from seq2seq.text.line import line_of
 from seq2seq.text.long_lines import Tokenizer
-from seq2seq.text.sentences import split_affixes
 from seq2seq.text.source_profile import SourceProfile
 from seq2seq.text.steps import StepContext, apply, steps_of, undo
 from seq2seq.text.writing import kind_of_mark

@@ -142,8 +142,8 @@ def _train(
 
 def _size_error(error: str, side: str) -> str:
     """Explain SentencePiece's error about the vocabulary size of a side of the text."""
-    if most := _TOO_LARGE.search(error):
-        return f"is more than {side} text allows; set at most {most[1]}"
+    if match := _TOO_LARGE.search(error):
+        return f"is more than {side} text allows; set at most {match[1]}"
     if least := _TOO_SMALL.search(error):
         return f"is too small for the characters of {side} text; set at least {least[1]}"
     if "char_model_trainer" in error:
@@ -239,8 +239,8 @@ def _tokens(model: Any, config: "VocabularyConfig") -> Iterator[Token]:
     has_bytes = any(token.type == BYTE for token in model.pieces)
     if model.trainer_spec.model_type != _WORD and not has_bytes:
         texts = {token.piece for token in model.pieces}
-        spelled = (f"<0x{byte:02X}>" for byte in range(256))
-        yield from (Token(name, 0.0, BYTE) for name in spelled if name not in texts)
+        byte_tokens = (f"<0x{byte:02X}>" for byte in range(256))
+        yield from (Token(name, 0.0, BYTE) for name in byte_tokens if name not in texts)
 
 
 def _with_tokens(model: Any, tokens: Sequence[Token]) -> bytes:

@@ -145,8 +145,8 @@ class Vocabulary:
     def cuts(self, word: str) -> list[int]:
         """Return the ends of the parts that a word can be cut into: it ends there, or a symbol."""
         spans = [match.span() for match in self._symbol.finditer(word)]
-        inside = {n for start, end in spans for n in range(start + 1, end)}
-        return [n for n in range(1, len(word) + 1) if n not in inside]
+        inner_positions = {n for start, end in spans for n in range(start + 1, end)}
+        return [n for n in range(1, len(word) + 1) if n not in inner_positions]
 
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
         """Return the text of ids; unknown tokens are the next words of `unknown`, then UNKNOWN."""

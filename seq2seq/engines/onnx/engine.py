@@ -30,7 +30,7 @@ class OnnxEngine(Engine):
     def workers(self, sentences: int) -> int:
         return min(network.threads(), sentences)
 
-    def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
+    def slot_count(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         return min(count, max(1, MAX_ROWS // beam_size))
 
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:

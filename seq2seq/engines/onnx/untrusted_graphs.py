@@ -3,6 +3,8 @@
 A graph may read files beside it, run for ever or allocate without limit. Accepted are the operators
 of traced models, with weights in the file itself, and values whose sizes follow from those of the
 inputs. What a graph computes is bounded as a whole, relative to its own weights.
+
+The code of a stranger, a score of another module, is refused in `model/external_score.py`.
 """
 
 import math
@@ -19,12 +21,7 @@ from seq2seq.engines.onnx.size_rules import Value
 
 MAX_NODES = 10_000
 _MAX_NAMES = 1_000  # of values that an operator reads and computes
-# Most that a graph may compute for each row (a token of a source, or a hypothesis), as multiples of
-# its own weights and of the entries that the row reads. Graphs that are made here have a third.
 _SMALL = 1 << 12  # a model counts as having as many weights at least
-_MAX_VALUES = 16, 32  # of rows and columns of weights, and of entries
-_MAX_WORK = 16, 128  # of weights, and of entries
-_MAX_OPERATOR = 16, 32  # of the largest weight, and of entries
 _OPSETS = {"": OPSET, "ai.onnx": OPSET, CONTRIB: 1}
 _ENCODER = {"src": ["batch", "source"], "src_lengths": ["batch"]}
 _OUTPUTS = frozenset(("log_probs", "attention_weights", "head_weights", "undefined"))
@@ -34,6 +31,26 @@ Declared = dict[str, tuple[int, list[int | str]]]  # type and dimensions by name
 
 class GraphError(ValueError):
     """A graph that is damaged or not one of a model; the message says why, in one line."""
+
+
+class _Bound(NamedTuple):
+    """Most that a graph may compute for each row: a token of a source, or a hypothesis."""
+
+    per_weight: int  # multiple of a measure of its own weights
+    per_entry: int  # multiple of the entries that the row reads
+
+
+# Graphs that are made here have a third.
+_VALUES = _Bound(per_weight=16, per_entry=32)  # of rows and columns of weights
+_WORK = _Bound(per_weight=16, per_entry=128)  # of the entries of all weights
+_WORK_OF_OPERATOR = _Bound(per_weight=16, per_entry=32)  # of the entries of the largest weight
+
+
+class _CostTrial(NamedTuple):
+    """Inputs for which the cost of a graph is computed."""
+
+    rows: int  # tokens of the sources, or hypotheses
+    sizes: InputSizes
 
 
 def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_length: int) -> None:
@@ -54,10 +71,12 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
     _check_step(_declared(step.graph.input), _declared(step.graph.output), outputs, vocabulary_size)
     longest = max_length + 1
     sources = ((1, 1), (1, longest), (ENCODED_ROWS, longest))
-    trials = [(batch * source, InputSizes(batch, 1, source)) for batch, source in sources]
+    trials = [_CostTrial(batch * source, InputSizes(batch, 1, source)) for batch, source in sources]
     _check_cost(first.graph, trials)
     shapes = ((1, 1, 1), (1, 1, longest), (1, MAX_ROWS, longest), (MAX_ROWS, 1, longest))
-    trials = [(batch * beam, InputSizes(batch, beam, source)) for batch, beam, source in shapes]
+    trials = [
+        _CostTrial(batch * beam, InputSizes(batch, beam, width)) for batch, beam, width in shapes
+    ]
     _check_cost(step.graph, trials)
 
 
@@ -135,22 +154,22 @@ def _check_node(node: NodeProto, in_loop: bool) -> None:
         raise GraphError(f"has an attribute of the operator {kind!a:.80} twice")
 
 
-class _Share(NamedTuple):
+class _WeightSizes(NamedTuple):
     """Measures of a graph's own weights, by which its work for each row is bounded."""
 
-    weights: int  # entries of all weights
-    largest: int  # of the largest one
+    entries: int  # of all weights
+    largest: int  # entries of the largest one
     lengths: int  # the sum of their dimensions, but of those without entries
 
 
-def _share_of(graph: GraphProto) -> _Share:
-    weights = [list(tensor.dims) for tensor in tensors_of(graph)]
-    counts = [math.prod(dims) for dims in weights]
-    lengths = sum(sum(dims) for dims, count in zip(weights, counts, strict=True) if count)
-    return _Share(sum(counts), max(counts, default=0), lengths)
+def _weight_sizes(graph: GraphProto) -> _WeightSizes:
+    shapes = [list(tensor.dims) for tensor in tensors_of(graph)]
+    counts = [math.prod(shape) for shape in shapes]
+    lengths = sum(sum(shape) for shape in shapes if math.prod(shape))
+    return _WeightSizes(sum(counts), max(counts, default=0), lengths)
 
 
-def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> None:
+def _check_cost(graph: GraphProto, trials: Iterable[_CostTrial]) -> None:
     """Infer the sizes of all values, and raise GraphError for too much memory or work."""
     values, cost = _inferred(graph)
     for output in graph.output:
@@ -161,12 +180,12 @@ def _check_cost(graph: GraphProto, trials: Iterable[tuple[int, InputSizes]]) -> 
         declared = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
         if len(dims) != len(declared) or not all(map(_fits, dims, declared)):
             raise GraphError(f"has the output {output.name!a:.80} of another size than it says")
-    share = _share_of(graph)
-    read = [values[value.name].size for value in graph.input]
-    for rows, sizes in trials:
-        one_row = InputSizes(1, 1, sizes.source)
-        entries = sum(size.at(one_row) for size in read)
-        _check_trial(cost, share, entries, rows, sizes)
+    weights = _weight_sizes(graph)
+    input_sizes = [values[value.name].size for value in graph.input]
+    for trial in trials:
+        one_row = InputSizes(1, 1, trial.sizes.source)
+        entries = sum(size.at(one_row) for size in input_sizes)
+        _check_trial(trial, cost, weights, entries)
 
 
 def _fits(size: Size, declared: int | str) -> bool:
@@ -192,20 +211,20 @@ def _inferred(graph: GraphProto) -> tuple[dict[str, Value], Cost]:
         raise GraphError("is not a valid graph") from error
 
 
-def _check_trial(cost: Cost, share: _Share, entries: int, rows: int, sizes: InputSizes) -> None:
-    """Raise GraphError if a graph allocates or computes too much for inputs of these sizes.
+def _check_trial(trial: _CostTrial, cost: Cost, weights: _WeightSizes, entries: int) -> None:
+    """Raise GraphError if a graph allocates or computes too much for inputs of some sizes.
 
     Each row has a number of entries to read.
     """
-    work = [sum(size.at(sizes) for size in operator) for operator in cost.work]
-    values = sum(size.at(sizes) for size in cost.entries)
-    limits = (
-        ("values", values, _MAX_VALUES, share.lengths),
-        ("steps of work", sum(work), _MAX_WORK, share.weights),
-        ("steps in one operator", max(work, default=0), _MAX_OPERATOR, share.largest),
-    )
-    for unit, count, (own, read), weights in limits:
-        most = rows * (own * (weights + _SMALL) + read * entries)
+    rows = trial.rows
+    values = sum(size.at(trial.sizes) for size in cost.entries)
+    work = [sum(size.at(trial.sizes) for size in operator) for operator in cost.work]
+    for unit, count, bound, measure in (
+        ("values", values, _VALUES, weights.lengths),
+        ("steps of work", sum(work), _WORK, weights.entries),
+        ("steps in one operator", max(work, default=0), _WORK_OF_OPERATOR, weights.largest),
+    ):
+        most = rows * (bound.per_weight * (measure + _SMALL) + bound.per_entry * entries)
         if count > most:
             text = f"computes {count:,} {unit} for {rows:,} rows, a model of its size {most:,}"
             raise GraphError(f"{text} at most")

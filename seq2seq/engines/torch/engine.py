@@ -109,7 +109,7 @@ class TorchEngine(Engine):
         """Pickle or copy the model."""
         return type(self), (self.model, self.device)
 
-    def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
+    def slot_count(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
 
         On a CPU it depends on the padded width alone, so that the shapes of all operations do, too:
@@ -118,8 +118,8 @@ class TorchEngine(Engine):
         if self.device.type == "cpu":
             rows = 64 if width <= 32 else 32 if width <= 64 else min(16, CPU_POSITIONS // width)
             return max(1, min(rows, self._limit))
-        most = min(self._limit, MAX_POSITIONS // width)
-        sizes = [size for size in SLOTS if size <= most] or [1]
+        max_rows = min(self._limit, MAX_POSITIONS // width)
+        sizes = [size for size in SLOTS if size <= max_rows] or [1]
         return next((size for size in sizes if size >= count), sizes[-1])
 
     @_locked
@@ -230,8 +230,8 @@ class TorchEngine(Engine):
         if "parents" in parts:
             state = state.select(parts["parents"].long())
         state, values, weights = self._advance(rows, state, parts["ids"].long())
-        for kept, next_value in zip(tensors_of(rows.state), tensors_of(state), strict=True):
-            kept.copy_(next_value)
+        for buffer, next_value in zip(tensors_of(rows.state), tensors_of(state), strict=True):
+            buffer.copy_(next_value)
         if "ends" in parts:
             _mask_ends(values, parts["ends"])
         if shape is None:
@@ -384,8 +384,8 @@ def truncated(log_probs: Tensor, sampling: Sampling) -> Tensor:
         best[:, sampling.top_k :] = -torch.inf
     probs = best.softmax(dim=-1)
     if sampling.top_p < 1:
-        before = probs.cumsum(dim=-1) - probs  # probability of the more probable tokens
-        probs = probs.masked_fill(before >= sampling.top_p, 0)
+        more_probable = probs.cumsum(dim=-1) - probs  # probability of the more probable tokens
+        probs = probs.masked_fill(more_probable >= sampling.top_p, 0)
         probs = probs / probs.sum(dim=-1, keepdim=True)
     return torch.zeros_like(probs).scatter_(1, order, probs)
 

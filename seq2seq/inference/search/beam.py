@@ -11,8 +11,8 @@ from seq2seq.engines.engine import Array, Best, Engine, EngineStep, spread
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
-from seq2seq.inference.search.rules import RuleStates
-from seq2seq.inference.search.sentences import Sentence, Slots
+from seq2seq.inference.search.rules import RuleStates, SlotPhrases
+from seq2seq.inference.search.sentences import Sentence, SlotTable
 from seq2seq.inference.search.strategies import Path, Selection, Strategy, Trail
 
 
@@ -37,10 +37,12 @@ class Beam(Strategy):
     arrays have a row for each of B G groups of W = K / G hypotheses.
     """
 
-    def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
-        super().__init__(engine, options, slots, trail)
+    def __init__(
+        self, engine: Engine, options: SearchOptions, table: SlotTable, trail: Trail
+    ) -> None:
+        super().__init__(engine, options, table, trail)
         self.width = options.beam_size // options.groups
-        shape = (len(slots.lengths) * options.groups, self.width)
+        shape = (len(table) * options.groups, self.width)
         self._scores = np.full(shape, -np.inf, np.float32)  # partial hypotheses
         zeros = np.zeros(shape, np.int64)
         log_probs = np.zeros(shape, np.float32)
@@ -69,7 +71,7 @@ class Beam(Strategy):
             coverage = 0 if self._coverage is None else self._coverage
             self._coverage = coverage + step.attention
         is_eos = candidates.tokens == EOS_ID
-        lengths = np.maximum(self.slots.lengths, 1)  # empty slots have 0
+        lengths = np.maximum(self.table.lengths, 1)  # empty slots have 0
         penalties = strategies.length_penalty(lengths, self.options.length_penalty)
         length_norms = penalties.astype(np.float32)
         if groups > 1:
@@ -77,20 +79,25 @@ class Beam(Strategy):
         ending_groups = np.flatnonzero(is_eos[:, : self.width].any(axis=1))
         if len(ending_groups):
             self._add_to_pool(ending_groups, candidates, is_eos, length_norms)
-        self._scores, parents, tokens, log_probs = self._extended(candidates, is_eos, ending_groups)
+        extended = self._extended(candidates, is_eos, ending_groups)
+        self._scores = extended.scores
         is_done = self._pool.scores[:, -1] >= self._scores[:, 0] / length_norms
         if groups > 1:
             is_done = np.logical_and.reduce(is_done.reshape(-1, groups), axis=1)
-            group_starts = np.arange(len(parents)) % groups * self.width
-            parents += group_starts[:, None]  # hypotheses of a group become those of its slot
-        is_done |= self.slots.lengths >= self.slots.limits
+            group_starts = np.arange(len(is_eos)) % groups * self.width
+            extended.parents[:] += group_starts[:, None]  # those of a group become its slot's
+        is_done |= self.table.lengths >= self.table.limits
         shape = len(is_done), self.options.beam_size
-        tokens = tokens.reshape(shape)
-        parents = parents.reshape(shape)
+        parents = extended.parents.reshape(shape)
         if self._coverage is not None:
             self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
-        best_scores = candidates.scores[:, 0].reshape(-1, groups).max(axis=1)  # of all groups
-        return Selection(tokens, parents, log_probs.reshape(shape), best_scores, is_done)
+        return Selection(
+            extended.tokens.reshape(shape),
+            parents,
+            extended.log_probs.reshape(shape),
+            best_scores=candidates.scores[:, 0].reshape(-1, groups).max(axis=1),  # of all groups
+            is_done=is_done,
+        )
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         """Return the best continuations of each group: [B G, 2 W].
@@ -115,7 +122,7 @@ class Beam(Strategy):
         if self._coverage is not None:
             slots = groups // self.options.groups
             coverage = self._coverage[slots[:, None] * self.options.beam_size + hypotheses]
-            lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
+            lengths = np.broadcast_to(self.table.source_lengths[slots][:, None], parents.shape)
             scores = scores + strategies.coverage_penalty(
                 coverage, lengths, self.options.coverage_penalty
             )
@@ -129,17 +136,17 @@ class Beam(Strategy):
         for column, best in zip(self._pool, chosen_by(order, *columns), strict=True):
             column[groups] = best
 
-    def _extended(self, candidates: Best, is_eos: Array, ending_groups: Array) -> tuple[Array, ...]:
-        """Return scores, parents, tokens and log-probabilities of the W best that do not end."""
-        extended = tuple(column[:, : self.width].copy() for column in candidates)
+    def _extended(self, candidates: Best, is_eos: Array, ending_groups: Array) -> Best:
+        """Return the W best continuations of each group that do not end."""
+        extended = Best(*(column[:, : self.width].copy() for column in candidates))
         # those of one group are in order already where none of the W best ends
         groups = ending_groups if self.options.groups == 1 else np.arange(len(is_eos))
         if len(groups):
-            _, *columns = (column[groups] for column in candidates)
-            scores = np.where(is_eos[groups], np.float32(-np.inf), candidates.scores[groups])
+            unordered = Best(*(column[groups] for column in candidates))
+            scores = np.where(is_eos[groups], np.float32(-np.inf), unordered.scores)
+            unordered = unordered._replace(scores=scores)
             order = descending(scores)[:, : self.width]
-            reordered = chosen_by(order, scores, *columns)
-            for column, best in zip(extended, reordered, strict=True):
+            for column, best in zip(extended, chosen_by(order, *unordered), strict=True):
                 column[groups] = best
         return extended
 
@@ -150,7 +157,7 @@ class Beam(Strategy):
         columns = [column[groups].reshape(-1, size) for column in self._pool]
         order = descending(columns[0])[:, : self.options.returned or size]
         scores, steps, parents, eos_log_probs = chosen_by(order, *columns)
-        lengths = steps - self.slots.starts[slot_numbers][:, None]  # without end-of-sentence
+        lengths = steps - self.table.starts[slot_numbers][:, None]  # without end-of-sentence
         lengths[np.isneginf(scores)] = 0
         traced_slots = slot_numbers.repeat(order.shape[1])
         paths = self.trail.trace(traced_slots, parents.ravel(), steps.ravel(), lengths.ravel())
@@ -162,8 +169,8 @@ class Beam(Strategy):
         return list(lists.values())
 
     def _hypothesis(self, slot: int, path: Path, score: float, eos_log_prob: float) -> Hypothesis:
-        start = self.slots.starts[slot]
-        width = self.slots.sources[slot]
+        start = self.table.starts[slot]
+        width = self.table.source_lengths[slot]
         attention = self.trail.attention(slot, path.hypotheses, start, width)
         log_probs = (*path.log_probs, eos_log_prob) if self.options.return_scores else ()
         return Hypothesis([*path.tokens, EOS_ID], score, attention, log_probs)
@@ -188,23 +195,32 @@ class DiverseBeam(Beam):
         chosen_of_groups = []
         for group in range(groups):
             best = Best(*(column[group::groups] for column in all_groups))
-            is_repeated = best.tokens[:, :, None] == earlier_tokens[:, None]
-            times_taken = is_repeated.sum(axis=2, dtype=np.float32)
-            ranks = best.log_probs - np.float32(self.options.diversity) * times_taken
-            ranks += chosen_by(best.parents, parent_scores[:, group])[0]
-            order = descending(ranks)[:, : 2 * width]
-            ranks, *columns = chosen_by(order, ranks, *best)
-            best = Best(*columns)
-            is_eos = best.tokens == EOS_ID
-            place = np.arange(order.shape[1])
-            is_usable = np.where(is_eos, place < width, np.cumsum(~is_eos, axis=1) <= width)
-            scores = np.where(is_usable & ~np.isneginf(ranks), best.scores, np.float32(-np.inf))
-            is_continued = ~is_eos & ~np.isneginf(scores)
-            tokens = np.where(is_continued, best.tokens, -1)
+            chosen = self._chosen_of_group(best, parent_scores[:, group], earlier_tokens)
+            is_continued = (chosen.tokens != EOS_ID) & ~np.isneginf(chosen.scores)
+            tokens = np.where(is_continued, chosen.tokens, -1)
             earlier_tokens = np.concatenate([earlier_tokens, tokens], axis=1)
-            chosen_of_groups.append(best._replace(scores=scores))
+            chosen_of_groups.append(chosen)
         stacked = (np.stack(columns, axis=1) for columns in zip(*chosen_of_groups, strict=True))
         return Best(*(column.reshape(-1, column.shape[2]) for column in stacked))
+
+    def _chosen_of_group(self, best: Best, parent_scores: Array, earlier_tokens: Array) -> Best:
+        """Return the 2 W best of a group's continuations [B, M] by their ranks.
+
+        Those beyond the W best that end, or beyond the W best that do not, have score -inf.
+        """
+        width = self.width
+        is_repeated = best.tokens[:, :, None] == earlier_tokens[:, None]
+        times_taken = is_repeated.sum(axis=2, dtype=np.float32)
+        ranks = best.log_probs - np.float32(self.options.diversity) * times_taken
+        ranks += chosen_by(best.parents, parent_scores)[0]
+        order = descending(ranks)[:, : 2 * width]
+        ranks, *columns = chosen_by(order, ranks, *best)
+        chosen = Best(*columns)
+        is_eos = chosen.tokens == EOS_ID
+        place = np.arange(order.shape[1])
+        is_usable = np.where(is_eos, place < width, np.cumsum(~is_eos, axis=1) <= width)
+        is_usable &= ~np.isneginf(ranks)
+        return chosen._replace(scores=np.where(is_usable, chosen.scores, np.float32(-np.inf)))
 
 
 class PhraseBeam(Beam):
@@ -218,34 +234,44 @@ class PhraseBeam(Beam):
         size = self.options.beam_size
         phrases = rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
-        best_of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
-        pairs = [  # rows of hypotheses, and their next tokens
-            (slot * size + k, token)
-            for slot, (lexical, progress) in phrases.items()
-            for k, hypothesis_progress in enumerate(progress)
-            for token in lexical.advancing(hypothesis_progress)
-        ]
-        pairs += enumerate(best_of_each.tokens[:, 0].tolist())
-        best_rows = best.parents + np.arange(len(best.parents))[:, None] * size
-        pairs += zip(best_rows.ravel().tolist(), best.tokens.ravel().tolist(), strict=True)
-        rows, tokens = np.unique(np.array(pairs), axis=0).T  # a continuation may come three times
+        rows, tokens = self._pairs(step, phrases, best)
         log_probs = self.engine.log_probs(step, rows, tokens)
         costs = -(self._scores.ravel()[rows] + log_probs)
         for slot, (lexical, progress) in phrases.items():
             if np.isnan(best.scores[slot, 0]):
                 continue  # the search ends with an error
             in_slot = slice(*np.searchsorted(rows, [slot * size, (slot + 1) * size]))
-            columns = costs[in_slot], rows[in_slot] - slot * size, tokens[in_slot]
-            candidates = list(map(Continuation, *(column.tolist() for column in columns)))
+            parents = rows[in_slot] - slot * size
+            columns = costs[in_slot].tolist(), parents.tolist(), tokens[in_slot].tolist()
+            candidates = list(map(Continuation, *columns))
             log_probs_of = dict(zip(candidates, log_probs[in_slot].tolist(), strict=True))
             continuations = chosen_from_banks(candidates, lexical, progress, size)
-            padding = [Continuation(math.inf, 0, 0)] * (2 * size - len(continuations))
-            continuations += padding
-            slot_costs, best.parents[slot], best.tokens[slot] = zip(*continuations, strict=True)
-            best.scores[slot] = slot_costs
-            best.scores[slot] *= -1
-            best.log_probs[slot] = [log_probs_of.get(entry, -np.inf) for entry in continuations]
+            continuations += [NO_CONTINUATION] * (2 * size - len(continuations))
+            best.scores[slot] = [-continuation.cost for continuation in continuations]
+            best.parents[slot] = [continuation.parent for continuation in continuations]
+            best.tokens[slot] = [continuation.token for continuation in continuations]
+            best.log_probs[slot] = [
+                log_probs_of.get(continuation, -np.inf) for continuation in continuations
+            ]
         return best
+
+    def _pairs(
+        self, step: EngineStep, phrases: dict[int, SlotPhrases], best: Best
+    ) -> tuple[Array, Array]:
+        """Return the candidates of a step: rows of hypotheses [M], ascending, and tokens [M]."""
+        size = self.options.beam_size
+        pairs = [
+            (slot * size + k, token)
+            for slot, (lexical, progress) in phrases.items()
+            for k, hypothesis_progress in enumerate(progress)
+            for token in lexical.advancing(hypothesis_progress)
+        ]
+        best_of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
+        pairs += enumerate(best_of_each.tokens[:, 0].tolist())
+        best_rows = best.parents + np.arange(len(best.parents))[:, None] * size
+        pairs += zip(best_rows.ravel().tolist(), best.tokens.ravel().tolist(), strict=True)
+        rows, tokens = np.unique(np.array(pairs), axis=0).T  # a continuation may come three times
+        return rows, tokens
 
 
 def descending(values: Array) -> Array:
@@ -266,6 +292,9 @@ class Continuation(NamedTuple):
     cost: float  # minus the log-probability of the extended hypothesis, nats
     parent: int
     token: int
+
+
+NO_CONTINUATION = Continuation(math.inf, 0, 0)
 
 
 def chosen_from_banks(

@@ -16,7 +16,7 @@ from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mas
 from seq2seq.inference.search.forbidden import Forbidden, State
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
-from seq2seq.inference.search.sentences import Sentence, Slots
+from seq2seq.inference.search.sentences import Sentence, SlotTable
 
 Tokens = Sequence[int] | Array
 
@@ -337,15 +337,22 @@ class RequirePhrases(Rule):
         return [token for token in completing if token in unwanted]
 
 
+class SlotPhrases(NamedTuple):
+    """Phrases that the sentence of a slot requires."""
+
+    lexical: Lexical
+    progress: list[PhraseProgress]  # of each hypothesis
+
+
 class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
-    def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
+    def __init__(self, rules: Sequence[Rule], options: SearchOptions, table: SlotTable) -> None:
         self.rules = rules
         self.options = options
-        self.slots = slots
+        self.table = table
         self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
-        self.dead_ends = np.zeros(len(slots.limits), bool)  # at the last mask: no token remains
+        self.dead_ends = np.zeros(len(table), bool)  # at the last mask: no token remains
 
     def begin(self, slot: int, sentence: Sentence) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
@@ -382,14 +389,14 @@ class RuleStates:
                     extended.append([(rule, rule.after(state, token)) for rule, state in states])
             self._states[slot] = extended
 
-    def phrases(self) -> dict[int, tuple[Lexical, list[PhraseProgress]]]:
-        """Return the phrases of each slot, if all require some, and the hypotheses' progress."""
+    def phrases(self) -> dict[int, SlotPhrases]:
+        """Return the phrases of each slot, if all require some."""
         by_slot = {}
         for slot, hypotheses in self._states.items():
             phrase_states = [_phrase_state(states) for states in hypotheses]
             lexical = next(state for state in phrase_states if state).sentence.lexical
             progress = [state.progress if state else lexical.start() for state in phrase_states]
-            by_slot[slot] = lexical, progress
+            by_slot[slot] = SlotPhrases(lexical, progress)
         return by_slot
 
     def mask(self, step: EngineStep) -> Mask:
@@ -397,8 +404,8 @@ class RuleStates:
 
         No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
         """
-        lengths = self.slots.lengths
-        limits = self.slots.limits
+        lengths = self.table.lengths
+        limits = self.table.limits
         ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END

@@ -21,7 +21,7 @@ from seq2seq.engines.engine import Array, Engine, Rows, StepOptions, spread
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.rules import RuleStates, rules_of
-from seq2seq.inference.search.sentences import Sentence, Slots, make_sentence, queues
+from seq2seq.inference.search.sentences import Sentence, SlotTable, make_sentence, queues
 from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
 from seq2seq.runtime import cancellation, errors
 
@@ -129,7 +129,7 @@ def _results(
 ) -> Iterator[Found]:
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting_queues:
-        while entries := queue.take(engine.slots(queue.width, options.beam_size, queue.share)):
+        while entries := queue.take(engine.slot_count(queue.width, options.beam_size, queue.share)):
             unfinished = dict(entries)
             try:
                 for number, hypotheses in _Batch(engine, queue, unfinished, options).run():
@@ -155,12 +155,12 @@ class _Batch:
         self.options = options
         self.unfinished = unfinished
         entries = list(unfinished.items())
-        count = engine.slots(queue.width, options.beam_size, len(entries))
-        self.slots = Slots(count)
+        count = engine.slot_count(queue.width, options.beam_size, len(entries))
+        self.table = SlotTable(count)
         self.trail = Trail()
         kind = _strategy(entries[0][1], options)
-        self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
-        self.rules = RuleStates(rules_of(options), options, self.slots)
+        self.strategy: Strategy = kind(engine, options, self.table, self.trail)
+        self.rules = RuleStates(rules_of(options), options, self.table)
         self.encoded = self._encode(entries)
         self.rows = engine.spread(self.encoded, options.beam_size, _step_options(kind, options))
         self.ids = np.full(count * options.beam_size, BOS_ID)
@@ -169,20 +169,20 @@ class _Batch:
 
     def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
-        while (self.slots.limits > 0).any():
+        while (self.table.limits > 0).any():
             self._step()
             yield from self._pop()
 
     def _encode(self, entries: Sequence[Entry]) -> Rows:
         """Encode sentences, and empty ones up to a number of slots."""
-        count = self.engine.slots(self.queue.width, self.options.beam_size, len(entries))
+        count = self.engine.slot_count(self.queue.width, self.options.beam_size, len(entries))
         sources: list[Ids] = [sentence.source for _, sentence in entries]
         return self.engine.encode(sources + [[]] * (count - len(sources)), self.queue.width)
 
     def _begin(self, slots: Array, entries: Sequence[Entry]) -> None:
         """Start sentences in slots that hold their rows."""
         sentences = [sentence for _, sentence in entries]
-        self.slots.begin(slots, entries, self.trail.end)
+        self.table.begin(slots, entries, self.trail.end)
         self.strategy.begin(slots, sentences)
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self.rules.begin(slot, sentence)
@@ -190,11 +190,11 @@ class _Batch:
     def _step(self) -> None:
         """Advance all hypotheses by one token, and free the slots whose sentence is done."""
         cancellation.check_cancelled()
-        slots = self.slots
+        table = self.table
         step = self.engine.step(self.rows, self.ids)
         self.engine.mask(step, self.rules.mask(step))
-        is_busy = slots.limits > 0
-        slots.lengths += is_busy
+        is_busy = table.limits > 0
+        table.lengths += is_busy
         selection = self.strategy.choose(step, self.rules)
         dead_ends = self.rules.dead_ends & is_busy
         self._check_finite(selection.best_scores, is_busy & ~dead_ends)
@@ -209,9 +209,9 @@ class _Batch:
             self.rows = self.engine.select(self.rows, rows_of(parents).ravel())
         self.rules.advance(selection.tokens, parents, selection.log_probs)
         is_done = selection.is_done & is_busy | dead_ends
-        slots.dead_ends |= dead_ends
-        slots.ends[is_done] = self.trail.end
-        slots.limits[is_done] = 0
+        table.dead_ends |= dead_ends
+        table.ends[is_done] = self.trail.end
+        table.limits[is_done] = 0
         self.rules.end(np.flatnonzero(is_done).tolist())
 
     def _check_finite(self, best_scores: Array, is_busy: Array) -> None:
@@ -223,20 +223,20 @@ class _Batch:
         is_undefined = is_busy & ~np.isfinite(best_scores)
         if is_undefined.any():
             slot = is_undefined.argmax()
-            raise NonFiniteError(int(self.slots.sentences[slot]), float(best_scores[slot]))
+            raise NonFiniteError(int(self.table.sentence_numbers[slot]), float(best_scores[slot]))
 
     def _pop(self) -> Iterator[Found]:
         """Yield the sentences that are done, and fill their slots, once these are enough."""
-        slots = self.slots
-        free_slots = np.flatnonzero(slots.limits == 0)
-        is_over = len(free_slots) == len(slots.limits)
-        if is_over or len(free_slots) >= max(1, len(slots.limits) // REFILL):
-            ended = free_slots[slots.sentences[free_slots] >= 0].tolist()
+        table = self.table
+        free_slots = np.flatnonzero(table.limits == 0)
+        is_over = len(free_slots) == len(table)
+        if is_over or len(free_slots) >= max(1, len(table) // REFILL):
+            ended = free_slots[table.sentence_numbers[free_slots] >= 0].tolist()
             lists = self.strategy.hypotheses(ended) if ended else []
-            yield from zip(slots.sentences[ended].tolist(), lists, strict=True)
-            slots.sentences[ended] = -1
+            yield from zip(table.sentence_numbers[ended].tolist(), lists, strict=True)
+            table.sentence_numbers[ended] = -1
             self._fill(free_slots)
-        oldest = slots.starts[slots.sentences >= 0].min(initial=self.trail.end)
+        oldest = table.starts[table.sentence_numbers >= 0].min(initial=self.trail.end)
         self.trail.make_room(int(oldest))
 
     def _fill(self, free_slots: Array) -> None:
@@ -252,16 +252,18 @@ class _Batch:
             self.rows = self.engine.put(self.rows, slots, self.encoded, np.array(rows))
             self.ids[spread(slots, self.options.beam_size)] = BOS_ID
             self._begin(slots, entries)
-        busy_count = len(self.slots.limits) - len(free_slots)
-        needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy_count, 1))
+        busy_count = len(self.table) - len(free_slots)
+        needed = self.engine.slot_count(
+            self.queue.width, self.options.beam_size, max(busy_count, 1)
+        )
         needed = max(needed, busy_count)  # another search may have shrunk the engine meanwhile
-        if busy_count and needed < len(self.slots.limits):
-            busy_slots = np.flatnonzero(self.slots.limits > 0)
+        if busy_count and needed < len(self.table):
+            busy_slots = np.flatnonzero(self.table.limits > 0)
             self._keep(np.concatenate([busy_slots, free_slots])[:needed])
 
     def _encode_next(self, free_count: int) -> bool:
         """Encode the next sentences of the queue, for free slots at least; False if it is empty."""
-        count = min(len(self.slots.limits), max(free_count, self.queue.share))
+        count = min(len(self.table), max(free_count, self.queue.share))
         entries = self.queue.take(count)
         if not entries:
             return False
@@ -274,7 +276,7 @@ class _Batch:
         """Drop all other slots and renumber these in the given order."""
         self.rows = self.engine.keep(self.rows, slots)
         self.ids = self.ids[spread(slots, self.options.beam_size)]
-        for part in (self.slots, self.trail, self.strategy):
+        for part in (self.table, self.trail, self.strategy):
             part.keep(slots)
         self.rules.keep(slots.tolist())
 

@@ -1,4 +1,4 @@
-"""Sentences in search: requests with their limits, in queues by padded length, and in slots."""
+"""Sentences in search: requests with their limits, queues by padded length, and their slots."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -78,28 +78,34 @@ def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
                 yield width, queue
 
 
-class Slots:
-    """Sentences in search: arrays over all slots [B]; an empty slot has limit 0."""
+class SlotTable:
+    """Columns [B] with a row for each slot: the sentence that it holds, and how far its search is.
+
+    An empty slot has limit 0.
+    """
 
     def __init__(self, count: int) -> None:
-        self.sentences = np.full(count, -1)  # numbers; -1: empty
+        self.sentence_numbers = np.full(count, -1)  # -1: none
         self.lengths = np.zeros(count, np.int64)  # tokens so far
         self.limits = np.zeros(count, np.int64)  # tokens at most, end-of-sentence included
-        self.sources = np.ones(count, np.int64)  # source tokens, end-of-sentence included
+        self.source_lengths = np.ones(count, np.int64)  # end-of-sentence included
         self.starts = np.zeros(count, np.int64)  # number of the first step
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
         self.dead_ends = np.zeros(count, bool)  # rules left no next token to any hypothesis
 
+    def __len__(self) -> int:
+        return len(self.limits)
+
     def begin(self, slots: Array, entries: Sequence[tuple[int, Sentence]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
-        self.sentences[slots] = [number for number, _ in entries]
+        self.sentence_numbers[slots] = [number for number, _ in entries]
         self.limits[slots] = [sentence.limit for _, sentence in entries]
-        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entries]
+        self.source_lengths[slots] = [len(sentence.source) + 1 for _, sentence in entries]
         self.lengths[slots] = 0
         self.starts[slots] = step
         self.dead_ends[slots] = False
 
     def keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""
-        for name, values in vars(self).items():
-            setattr(self, name, values[slots])
+        for name, column in vars(self).items():
+            setattr(self, name, column[slots])

@@ -12,7 +12,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.rules import RuleStates
-from seq2seq.inference.search.sentences import Sentence, Slots
+from seq2seq.inference.search.sentences import Sentence, SlotTable
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores would be equal or nan
@@ -67,19 +67,25 @@ class Trail:
 
     def __init__(self) -> None:
         self.first = self.end = 0  # numbers of the first step and of the next
-        self._parts: dict[str, Array] = {}
+        self._parts: dict[str, Array] = {}  # [STEPS or more, B, K] or [STEPS or more, B, K, S]
 
     def append(self, selection: Selection, attention: Array | None) -> None:
         """Add a step, and its attention weights [B K, S], if they are read."""
         if attention is not None:
             attention = attention.reshape(*selection.tokens.shape, -1)
-        names = "tokens", "parents", "log_probs", "attention"
-        for name, part in zip(names, (*selection[:3], attention), strict=True):
-            if part is not None:
-                if name not in self._parts:
-                    self._parts[name] = np.zeros((STEPS, *part.shape), part.dtype)
-                self._parts[name][self.end - self.first] = part
+        self._set("tokens", selection.tokens)
+        self._set("parents", selection.parents)
+        self._set("log_probs", selection.log_probs)
+        self._set("attention", attention)
         self.end += 1
+
+    def _set(self, name: str, part: Array | None) -> None:
+        """Set a part of the next step, if it has that part."""
+        if part is None:
+            return
+        if name not in self._parts:
+            self._parts[name] = np.zeros((STEPS, *part.shape), part.dtype)
+        self._parts[name][self.end - self.first] = part
 
     def make_room(self, oldest: int) -> None:
         """Make room for a step, in place of those before the step `oldest`."""
@@ -133,10 +139,12 @@ class Trail:
 class Strategy(ABC):
     """Choice of continuations, with a state for each slot."""
 
-    def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
+    def __init__(
+        self, engine: Engine, options: SearchOptions, table: SlotTable, trail: Trail
+    ) -> None:
         self.engine = engine
         self.options = options
-        self.slots = slots
+        self.table = table
         self.trail = trail
 
     def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: B027
@@ -161,21 +169,21 @@ class Greedy(Strategy):
         best = self._next(step)
         best_scores = best.log_probs[:, 0]
         is_done = best.tokens[:, 0] == EOS_ID
-        is_stuck = (self.slots.lengths >= self.slots.limits) & ~is_done  # only EOS may follow
+        is_stuck = (self.table.lengths >= self.table.limits) & ~is_done  # only EOS may follow
         if is_stuck.any():
             best_scores = np.where(is_stuck, np.float32(-np.inf), best_scores)
         return Selection(best.tokens, None, best.log_probs, best_scores, is_done)
 
     def _next(self, step: EngineStep) -> Best:
         """Return the next token of each hypothesis: [N, 1]."""
-        return self.engine.best(step, np.zeros((len(self.slots.lengths), 1), np.float32), 1)
+        return self.engine.best(step, np.zeros((len(self.table), 1), np.float32), 1)
 
     def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        starts = self.slots.starts[slots]
-        ends = self.slots.ends[slots]
+        starts = self.table.starts[slots]
+        ends = self.table.ends[slots]
         norms = length_penalty(ends - starts, self.options.length_penalty)
         columns = zip(slots, starts.tolist(), ends.tolist(), norms.tolist(), strict=True)
-        dead_ends = self.slots.dead_ends[slots]
+        dead_ends = self.table.dead_ends[slots]
         return [
             [] if is_dead_end else [self._hypothesis(*column)]
             for column, is_dead_end in zip(columns, dead_ends, strict=True)
@@ -183,7 +191,9 @@ class Greedy(Strategy):
 
     def _hypothesis(self, slot: int, start: int, end: int, norm: float) -> Hypothesis:
         ids = self.trail.path("tokens", slot, start, end)
-        attention = self.trail.attention(slot, [0] * len(ids), start, self.slots.sources[slot])
+        attention = self.trail.attention(
+            slot, [0] * len(ids), start, self.table.source_lengths[slot]
+        )
         if not self.options.return_scores:
             return Hypothesis(ids, math.nan, attention)
         log_probs = self.trail.path("log_probs", slot, start, end)
@@ -197,9 +207,11 @@ class Sampled(Greedy):
     from a generator that the seed, the source and the number of the sample determine.
     """
 
-    def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
-        super().__init__(engine, options, slots, trail)
-        self._generators = [random.Random(0) for _ in slots.lengths]
+    def __init__(
+        self, engine: Engine, options: SearchOptions, table: SlotTable, trail: Trail
+    ) -> None:
+        super().__init__(engine, options, table, trail)
+        self._generators = [random.Random(0) for _ in range(len(table))]
 
     def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):

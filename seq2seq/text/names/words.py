@@ -74,6 +74,14 @@ def is_letter(character: str) -> bool:
     return _patterns()[1].fullmatch(character) is not None
 
 
+def is_placeholder(character: str) -> bool:
+    """Return whether a character replaces a name; others that Unicode does not assign count, too.
+
+    Only noncharacters and code points that no version has assigned yet are of category Cn.
+    """
+    return unicodedata.category(character) == "Cn"
+
+
 def without_placeholders(text: str) -> str:
     """Replace noncharacters that serve as placeholders by U+FFFD."""
     return _PLACEHOLDER.sub("\N{REPLACEMENT CHARACTER}", text)

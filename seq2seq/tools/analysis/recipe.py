@@ -198,17 +198,17 @@ def _needed_epochs(pairs: int) -> int:
 
 def _attempts(tokens: float) -> Iterator[tuple[Sizes, int]]:
     """Yield sizes of models and batches to try, for an epoch of target tokens, largest first."""
-    most = 50 * round(tokens / _STEPS_PER_EPOCH / 50)  # few tokens a batch make many steps
-    most = max(_FEWEST_TOKENS, min(_MOST_TOKENS, most))
-    yield from ((sizes, most) for sizes in _SIZES)
-    while (most := most // 2) >= _FEWEST_TOKENS:
-        yield _SIZES[-1], most
+    batch_tokens = 50 * round(tokens / _STEPS_PER_EPOCH / 50)  # few tokens a batch make many steps
+    batch_tokens = max(_FEWEST_TOKENS, min(_MOST_TOKENS, batch_tokens))
+    yield from ((sizes, batch_tokens) for sizes in _SIZES)
+    while (batch_tokens := batch_tokens // 2) >= _FEWEST_TOKENS:
+        yield _SIZES[-1], batch_tokens
 
 
 def _data(pairs: batching.EncodedPairs) -> Section:
     """Return `max_length` if its default is less than all but a few pairs need."""
-    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
-    needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
+    lengths = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
+    needed = 10 * math.ceil(float(np.quantile(lengths, _LONG)) / 10)
     return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 

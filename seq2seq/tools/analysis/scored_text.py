@@ -86,13 +86,13 @@ def length_buckets(sources: Sequence[str], longest: int, unit: LengthUnit = WORD
 def _cut(lengths: dict[int, int], first: int, width: int, beyond: bool) -> list[Bucket]:
     """Return buckets from `first` on; too few sentences at the end join the last bucket."""
     buckets: list[Bucket] = []
-    most = max(lengths.values(), default=0)
-    while first <= most:
+    longest = max(lengths.values(), default=0)
+    while first <= longest:
         last = width * -(-first // width)  # ends at multiples of the width
-        while _within(lengths, first, last) < MIN_SENTENCES and last < most:
+        while _within(lengths, first, last) < MIN_SENTENCES and last < longest:
             last += width
-        if _within(lengths, last + 1, most) < MIN_SENTENCES:
-            last = most
+        if _within(lengths, last + 1, longest) < MIN_SENTENCES:
+            last = longest
         rows = [row for row, length in lengths.items() if first <= length <= last]
         buckets.append(Bucket(first, last, rows, beyond))
         first = last + 1

@@ -143,16 +143,18 @@ def run(options: Options) -> int:
     return 0
 
 
-def _check_beside(run: str, other: str) -> None:
+def _check_beside(run: str, second_run: str) -> None:
     """Raise UserError unless two runs are different ones and translate the same languages."""
-    if Path(run).resolve() == Path(other).resolve():
-        raise UserError(f"attention --beside {other}: is the run of -m; name another")
+    if Path(run).resolve() == Path(second_run).resolve():
+        raise UserError(f"attention --beside {second_run}: is the run of -m; name another")
     from seq2seq.inference.loaders.load import languages_of
 
-    pairs = ["-".join(languages_of(name)) for name in (run, other)]
+    pairs = ["-".join(languages_of(name)) for name in (run, second_run)]
     if pairs[0] != pairs[1]:
         text = f"translates {pairs[1]}, and {run} {pairs[0]}"
-        raise UserError(f"attention --beside {other}: {text}; name a run of the same languages")
+        raise UserError(
+            f"attention --beside {second_run}: {text}; name a run of the same languages"
+        )
 
 
 def _load(options: Options, runs: list[str]) -> "Translator":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments, number_types
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.runtime.console import logger, say
 
 
@@ -36,7 +37,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.tools.averaging import average
     how = options.device, options.last, options.overwrite, say
     for note in average(options.runs, options.output, *how):

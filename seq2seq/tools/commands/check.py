@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import check_output, write_json
 from seq2seq.runtime.console import say
 from seq2seq.runtime.threads import set_threads
@@ -39,7 +40,7 @@ def run(options: Options) -> int:
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
     set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.tools.analysis.check.check import check
 
     tree: dict[str, Any] = {"name": config.name}

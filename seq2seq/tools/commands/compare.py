@@ -10,18 +10,21 @@ examples:
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, conflicts, search_arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine, Override, Words, override_or_path
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime import console, errors, files, process_group, threads
 
 if TYPE_CHECKING:
     from seq2seq.tools.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
+    from seq2seq.tools.analysis.compare.variants import Plan
 
 _SPLIT_NOTES = {
     "valid": "use valid to choose a variant, although it has already chosen the best checkpoints; "
@@ -84,7 +87,7 @@ def run(options: Options) -> int:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
     conflicts.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.evaluation.bootstrap import seed_name
         from seq2seq.tools.analysis.compare.charts import write_figures
         from seq2seq.tools.analysis.compare.compare import compare
@@ -93,17 +96,7 @@ def run(options: Options) -> int:
         from seq2seq.tools.analysis.compare.variants import read_plan
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
-    runs = [config.run_dir for config in plan.run_configs()]
-    written = plan.output_paths(options.split, options.table)
-    files.check_paths(*map(files.part_of, written), *runs)
-    texts = (path for variant in plan.variants for path in variant.config.data.paths())
-    inputs = [*configs, *texts, *filter(None, [options.gold])]
-    for path in written:
-        if any(files.same_file(path, source) for source in inputs):
-            text = "would be replaced by an output; set another folder, -o FOLDER"
-            raise errors.UserError(f"{path}: {text}")
-    files.check_paths(*inputs)
-    check_output(options.json, *inputs, *written, runs=map(str, runs))
+    _check_outputs(options, plan, configs)
     for note in plan.notes:
         console.logger.info(f"note: {note}")
     seed_name()  # refused before the first training
@@ -119,6 +112,21 @@ def run(options: Options) -> int:
         console.logger.info(f"Tables: {', '.join(map(str, paths))}")
     console.logger.info(write_figures(result))
     return 1 if result.failed else 0
+
+
+def _check_outputs(options: Options, plan: "Plan", configs: Sequence[Path]) -> None:
+    """Raise UserError for an output that cannot be written, or would replace an input."""
+    runs = [config.run_dir for config in plan.run_configs()]
+    outputs = plan.output_paths(options.split, options.table)
+    files.check_paths(*map(files.part_of, outputs), *runs)
+    texts = (path for variant in plan.variants for path in variant.config.data.paths())
+    inputs = [*configs, *texts, *filter(None, [options.gold])]
+    for path in outputs:
+        if any(files.same_file(path, source) for source in inputs):
+            text = "would be replaced by an output; set another folder, -o FOLDER"
+            raise errors.UserError(f"{path}: {text}")
+    files.check_paths(*inputs)
+    check_output(options.json, *inputs, *outputs, runs=map(str, runs))
 
 
 def as_text(result: "ComparisonResult") -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, output, search_arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
@@ -69,9 +70,9 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
     return corpora[0]
 
 
-def write_corpus(options: Options, given: Mapping[str, Any], translates_targets: bool) -> int:
+def write_corpus(options: Options, values: Mapping[str, Any], translates_targets: bool) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.config.fields import show_flow
         from seq2seq.inference.settings import SearchSettings, check_together
         from seq2seq.runs.run_config import read_config
@@ -81,7 +82,7 @@ def write_corpus(options: Options, given: Mapping[str, Any], translates_targets:
     text = options.input or _training_text(config.data.train, options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     languages = languages[::-1] if translates_targets else languages
-    sampling = search_arguments.sampling_options(given)  # None: beam search
+    sampling = search_arguments.sampling_options(values)  # None: beam search
     search = SearchSettings(sampling=sampling, written_names=False)
     check_together(search, beam_size=options.beam)
     files = text, options.output, languages
@@ -95,8 +96,10 @@ def write_corpus(options: Options, given: Mapping[str, Any], translates_targets:
     try:
         opened = Journal.open(corpus.journal, settings, options.overwrite)
         with output.termination_raises(), opened as journal:
-            if journal.done:
-                logger.info(f"{journal.path}: resumed after {journal.done:,} of {count:,} lines")
+            if journal.line_count:
+                logger.info(
+                    f"{journal.path}: resumed after {journal.line_count:,} of {count:,} lines"
+                )
             _translate(translator, corpus, journal, count)
             for path, checksum in corpus.checksums(options.model).items():
                 if checksum != checksums[path]:
@@ -131,7 +134,7 @@ def _check(corpus: "SyntheticCorpus", options: Options) -> None:
 def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
-    bar = output.progress("translated", count, done=journal.done)
+    bar = output.progress("translated", count, start=journal.line_count)
     with LineReport(corpus.inputs[0]) as report, bar as advance:
         for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
-            report.note_translations(journal.done + 1, translations)
+            report.note_translations(journal.line_count + 1, translations)

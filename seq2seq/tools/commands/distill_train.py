@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, conflicts, number_types
 from seq2seq.cli.input import check_texts
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine, Repeated
 from seq2seq.runtime import console, process_group, threads
 from seq2seq.runtime.errors import UserError
@@ -81,7 +82,7 @@ def run(options: Options) -> int:
     conflicts.check_together(options, CONFLICTS)
     threads.set_threads(options.threads)
     distillation = _prepare(options)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.tools.distillation.distillation import begin_again_note, distil
 
     if distillation.record.result is None:
@@ -115,7 +116,7 @@ def _prepare(options: Options) -> "Distillation":
         if any(same_file(path, other) for other in config.data.paths()):
             text = "is a text of the config, whose targets are back-translated anyway"
             raise UserError(f"distill-train --monolingual: {path}: {text}. Leave it out")
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.inference.loaders.load import is_cpu
         from seq2seq.tools.distillation.distillation import log_plan_notes, prepare
         from seq2seq.tools.distillation.plan import DistillationRequest

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.runtime.console import logger, say, size_in_bytes
 
 
@@ -30,7 +31,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.runs.graphs import export_runs
 
     files = export_runs([Path(run) for run in options.model], options.output, options.int8)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, conflicts, number_types
 from seq2seq.cli.conflicts import Conflict
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.data import languages
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
@@ -103,7 +104,7 @@ def run(options: Options) -> int:
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
     set_threads(options.threads)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.runtime.device import choose_device
         from seq2seq.tools.analysis.recipe import measure_text
 
@@ -199,8 +200,8 @@ def _hold_out(
     with made_folders(outputs["train"]):
         splitting.write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
-    remaining = counted(division.count(0), "pair")
-    say(f"{folder}: {remaining} to train on, {division.count(1):,} held out for validation")
+    train_pairs = counted(division.count(0), "pair")
+    say(f"{folder}: {train_pairs} to train on, {division.count(1):,} held out for validation")
     return held_out
 
 

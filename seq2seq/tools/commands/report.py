@@ -16,6 +16,7 @@ from typing import Literal
 
 from seq2seq.cli import arguments, conflicts, search_arguments
 from seq2seq.cli.conflicts import Need
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime import console, errors
 
@@ -53,7 +54,7 @@ CONFLICTS = (Need("against", "output", "report RUN RUN2: needs -o FILE.html, a p
 
 
 def run(options: Options) -> int:
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.runs.layout import PAGE
         from seq2seq.runs.run_config import read_config
         from seq2seq.tools.analysis.report.facts import Scoring, gather

@@ -31,11 +31,11 @@ class Options:
 def run(options: Options) -> int:
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
-    found = [path.parent for path in options.folder.rglob(layout.CONFIG)]
-    if not found:
+    folders = [path.parent for path in options.folder.rglob(layout.CONFIG)]
+    if not folders:
         raise UserError(f"{options.folder}: has no runs; `seq2seq train` makes them")
-    found.sort(key=_written)
-    say(aligned_table([_HEAD, *(_row(folder, options.folder) for folder in found)], "left"))
+    folders.sort(key=_written)
+    say(aligned_table([_HEAD, *(_row(folder, options.folder) for folder in folders)], "left"))
     return 0
 
 
@@ -44,7 +44,7 @@ def _written(folder: Path) -> float:
     return (metrics if metrics.exists() else folder / layout.CONFIG).stat().st_mtime
 
 
-def _row(folder: Path, above: Path) -> tuple[str, ...]:
+def _row(folder: Path, root: Path) -> tuple[str, ...]:
     from seq2seq.runs import metrics_file, run_config
 
     facts: tuple[str, str] = ("?", "?")
@@ -54,6 +54,6 @@ def _row(folder: Path, above: Path) -> tuple[str, ...]:
     metrics = metrics_file.read_metrics(folder)
     step = max((line["step"] for line in metrics if "step" in line), default=0)
     bleu = max((line["valid_bleu"] for line in metrics if "valid_bleu" in line), default=None)
-    name = folder.relative_to(above) if folder != above else folder
+    name = folder.relative_to(root) if folder != root else folder
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(_written(folder)))
     return str(name), *facts, f"{step:,}", "" if bleu is None else fixed(bleu, 1), date

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
@@ -47,7 +48,7 @@ class Options:
 def run(options: Options) -> int:
     input_lines.check_texts("score", options.input or Path("-"), options.ref)
     check_output(options.output, options.input, options.ref, runs=options.model)
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
     (src_report, sources), (report, targets) = input_lines.read_texts([options.input, options.ref])

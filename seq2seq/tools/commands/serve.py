@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, number_types, search_arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import Repeated
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import (
@@ -38,6 +39,7 @@ from seq2seq.runtime.errors import (
 from seq2seq.text.text_files import read_lines
 
 if TYPE_CHECKING:
+    from seq2seq.tools.serving.access import Access
     from seq2seq.tools.serving.limits import Client
     from seq2seq.tools.serving.prometheus import Metrics
 
@@ -96,9 +98,9 @@ def _read_environment(parser: argparse.ArgumentParser) -> None:
             raise UserError(f"{name}: is empty; name a file, or unset it")
         if not text or not action.option_strings or action.dest == "help":
             continue
-        many = isinstance(action.default, list)
+        is_list = isinstance(action.default, list)
         try:
-            words = text.split() if many else [text]
+            words = text.split() if is_list else [text]
             values = [parser._get_value(action, word) for word in words]
             for value in values:
                 parser._check_value(action, value)
@@ -106,7 +108,7 @@ def _read_environment(parser: argparse.ArgumentParser) -> None:
             raise UserError(f"{name}: {error.message}") from None
         action.required = False
         value = text != "0" if action.nargs == 0 else values[0]
-        action.default = values if many else value
+        action.default = values if is_list else value
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,44 @@ def run(options: Options) -> int:
     if options.health:
         print(_health(options.host, options.port))
         return 0
+    _check(options)
+    with frozen_objects():
+        from seq2seq.tools.serving.access import log_json
+        from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
+        from seq2seq.tools.serving.limits import Limits
+        from seq2seq.tools.serving.service import load_pairs
+    if options.log_format == "json":
+        log_json()
+    settings = search_arguments.requirements(options.required)
+    access = _access(options)
+    limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
+    with ExitStack() as context:
+        listening = context.enter_context(listen(options.host, options.port))
+        metrics = context.enter_context(_metrics(options.metrics_port))
+        with frozen_objects():
+            pairs = load_pairs(options.model, arguments.model_options(options.loading))
+            app = create_app(pairs, limits, access, settings, metrics)
+        for translator in pairs.values():
+            places = search_arguments.glossary_places(options.required, settings)
+            translator.check_phrases(places, settings)
+        if not (access.clients or _is_local(options.host)):
+            text = f"everyone who can reach {options.host} can translate"
+            logger.info(f"note: {text}; --token-file limits that")
+        for pair, translator in pairs.items():
+            logger.info(f"{pair}: {translator.name}")
+        address = address_of(listening)
+        logger.info(f"serving {address} (API: {address}/openapi.json); Ctrl-C stops")
+        server = server_for(app, limits.seconds)
+        with arguments_spelled(python_spelling):  # a request has fields of these names
+            server.run(sockets=[listening])
+    if server.force_exit:
+        raise KeyboardInterrupt
+    logger.info("stopped; all accepted requests have been answered")
+    return 0
+
+
+def _check(options: Options) -> None:
+    """Raise UserError without a model or a package, or for limits that exclude each other."""
     if not options.model:
         from seq2seq.runs.packaged_models import packaged_hint
 
@@ -148,42 +188,16 @@ def run(options: Options) -> int:
         text = f"below --max-lines ({options.max_lines})"
         reason = "a request of that size would never be accepted"
         raise UserError(f"--max-queue {options.max_queue}: {text}; {reason}")
-    with arguments.frozen_objects():
-        from seq2seq.tools.serving.access import Access, log_json
-        from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
-        from seq2seq.tools.serving.limits import Limits
-        from seq2seq.tools.serving.service import load_pairs
-    if options.log_format == "json":
-        log_json()
-    settings = search_arguments.requirements(options.required)
+
+
+def _access(options: Options) -> "Access":
+    """Return who may ask: with which tokens, by which host names, from which pages."""
+    from seq2seq.tools.serving.access import Access
+
     names = (*_LOCAL_NAMES, options.host, *options.allow_host)
-    is_local = _is_local(options.host)
-    hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
-    access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
-    limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
-    with ExitStack() as context:
-        listening = context.enter_context(listen(options.host, options.port))
-        metrics = context.enter_context(_metrics(options.metrics_port))
-        with arguments.frozen_objects():
-            pairs = load_pairs(options.model, arguments.model_options(options.loading))
-            app = create_app(pairs, limits, access, settings, metrics)
-        for translator in pairs.values():
-            places = search_arguments.glossary_places(options.required, settings)
-            translator.check_phrases(places, settings)
-        if not (access.clients or is_local):
-            text = f"everyone who can reach {options.host} can translate"
-            logger.info(f"note: {text}; --token-file limits that")
-        for pair, translator in pairs.items():
-            logger.info(f"{pair}: {translator.name}")
-        address = address_of(listening)
-        logger.info(f"serving {address} (API: {address}/openapi.json); Ctrl-C stops")
-        server = server_for(app, limits.seconds)
-        with arguments_spelled(python_spelling):  # a request has fields of these names
-            server.run(sockets=[listening])
-    if server.force_exit:
-        raise KeyboardInterrupt
-    logger.info("stopped; all accepted requests have been answered")
-    return 0
+    are_checked = _is_local(options.host) or bool(options.allow_host)
+    hosts = frozenset(map(str.lower, names)) if are_checked else None  # any
+    return Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
 
 
 @contextmanager

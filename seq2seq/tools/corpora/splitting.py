@@ -58,18 +58,20 @@ def divide(
     """
     options = {part: f"--{part}" for part in PARTS} | dict(options or {})
     labels = _components(pairs)
-    used = labels[labels >= 0]
+    usable_labels = labels[labels >= 0]
     chosen_sizes = {
-        part: default_size(len(used)) if size is None else size for part, size in sizes.items()
+        part: default_size(len(usable_labels)) if size is None else size
+        for part, size in sizes.items()
     }
-    if not len(used):
+    if not len(usable_labels):
         raise no_usable_pair(name, len(labels))
-    if sum(chosen_sizes.values()) >= len(used):
+    if sum(chosen_sizes.values()) >= len(usable_labels):
+        pairs_with_text = console.counted(len(usable_labels), "pair")
+        lower = " and ".join(options[part] for part, size in chosen_sizes.items() if size)
         raise errors.UserError(
-            f"{name}: {console.counted(len(used), 'pair')} with text leave none for train; lower "
-            + " and ".join(options[part] for part, size in chosen_sizes.items() if size)
+            f"{name}: {pairs_with_text} with text leave none for train; lower {lower}"
         )
-    members = np.bincount(used, minlength=1)
+    members = np.bincount(usable_labels, minlength=1)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
     part_of = np.zeros(len(members), np.int8)
     start = 0
@@ -79,7 +81,7 @@ def divide(
         size = int(members[chosen].sum())
         if size < (needed := chosen_sizes[part]):
             text = f"{part} can have {size:,} of {console.counted(needed, 'pair')}, as many of"
-            reason = f"the {len(used):,} pairs with text share sources and targets"
+            reason = f"the {len(usable_labels):,} pairs with text share sources and targets"
             raise errors.UserError(f"{name}: {text} {reason}; lower {options[part]}")
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
 
@@ -101,9 +103,9 @@ def write_parts(
     Raises UserError if the text is not the one that was divided, and errors as `pair_writer` does.
     """
     with ExitStack() as stack:
-        later = stack.enter_context(appearing_together())
+        renames = stack.enter_context(appearing_together())
         writers = {
-            PARTS.index(part): stack.enter_context(pair_writer(paths, columns, later))
+            PARTS.index(part): stack.enter_context(pair_writer(paths, columns, renames))
             for part, paths in outputs.items()
         }
         written = 0
@@ -164,17 +166,17 @@ def _connected(src: "array[int]", tgt: "array[int]") -> NDArray[np.int64]:
         np.unique(np.array(side, np.uint64), return_inverse=True)[1] for side in (src, tgt)
     )
     count = int(src_texts.max(initial=-1)) + 1
-    above = array("q", range(count + int(tgt_texts.max(initial=-1)) + 1))  # parents in a forest
+    parents = array("q", range(count + int(tgt_texts.max(initial=-1)) + 1))  # parents in a forest
     for texts in zip(src_texts, tgt_texts + count, strict=True):
-        first, second = sorted(_root(above, int(text)) for text in texts)
-        above[second] = first
-    return np.array([_root(above, int(text)) for text in src_texts], np.int64)
+        first, second = sorted(_root(parents, int(text)) for text in texts)
+        parents[second] = first
+    return np.array([_root(parents, int(text)) for text in src_texts], np.int64)
 
 
-def _root(above: "array[int]", node: int) -> int:
-    while above[node] != node:
-        above[node] = above[above[node]]  # halve the path
-        node = above[node]
+def _root(parents: "array[int]", node: int) -> int:
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]  # halve the path
+        node = parents[node]
     return node
 
 

@@ -29,9 +29,9 @@ _MARK = b"seq2seq journal "  # begins the first line of a journal
 class Journal:
     """Open journal: the number of lines that are translated, and their translations."""
 
-    def __init__(self, path: Path, file: IO[bytes], done: int) -> None:
+    def __init__(self, path: Path, file: IO[bytes], line_count: int) -> None:
         self.path = path
-        self.done = done
+        self.line_count = line_count
         self._file = file
 
     @classmethod
@@ -45,25 +45,25 @@ class Journal:
         with write_errors(path), path.open("a+b") as file:
             locks.lock_file(file, path)
             file.seek(0)
-            begun = file.readline()
+            first_line = file.readline()
             expected = _MARK + f"{settings}\n".encode()
-            if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
+            if not (first_line.startswith(_MARK) or _MARK.startswith(first_line)):
                 text = "is not a journal of translations. Remove the file to begin again"
                 raise errors.UserError(f"{path}: {text}")
-            end = len(begun)
-            done = 0
+            end = len(first_line)
+            line_count = 0
             for line in file:
                 if line.endswith(b"\n"):
                     end = end + len(line)
-                    done = done + 1
-            journal = cls(path, file, done)
+                    line_count = line_count + 1
+            journal = cls(path, file, line_count)
             file.seek(end)
-            if begun != expected:
-                if done and not overwrite:
+            if first_line != expected:
+                if line_count and not overwrite:
                     remedy = f"Repeat that command, or pass {errors.argument('overwrite', True)}"
                     text = f"was begun with other settings. {remedy} to begin again"
                     raise errors.UserError(f"{path}: {text}")
-                journal.done = file.seek(0)
+                journal.line_count = file.seek(0)
                 journal._append(expected)
             yield journal
 
@@ -71,7 +71,7 @@ class Journal:
         """Record the translations of the next lines; they are on disk when this returns."""
         lines = (f"{json.dumps(texts, ensure_ascii=False)}\n" for texts in batch)
         self._append("".join(lines).encode())
-        self.done += len(batch)
+        self.line_count += len(batch)
 
     def translations(self) -> Iterator[list[str]]:
         """Yield the translations of each line, in order; raises UserError for a damaged line."""
@@ -145,7 +145,7 @@ class SyntheticCorpus(NamedTuple):
         search = self.search
         size = self.beam_size
         n_best = 1 if search.sampling is None else search.sampling.samples
-        lines = islice(self.lines(), journal.done, None)
+        lines = islice(self.lines(), journal.line_count, None)
         while batch := list(islice(lines, batch_lines)):
             translations = translator.translate(
                 batch, size, n_best, text_only=True, on_translated=on_translated, settings=search

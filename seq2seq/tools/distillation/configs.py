@@ -75,7 +75,7 @@ def _swapped(files: Files) -> Files:
 
 
 def student_config(config: Config, corpora: Sequence[Corpus], epoch_size: float) -> Config:
-    """Return the config of a training on further corpora, whose epochs have more pairs."""
+    """Return the config of a training on further corpora, whose epochs are so many times longer."""
     train = (*config.data.train, *corpora)
     updates: dict[str, object] = {
         "data": config.data.model_copy(update={"train": train}),

@@ -33,7 +33,7 @@ SCORING_SECONDS = 15.0  # of a validation text of usual size by one model
 
 
 class Epoch(NamedTuple):
-    """Cost of an epoch of a config on the training text of the user."""
+    """Cost of an epoch of a config that uses every pair of the user's text, whatever its weight."""
 
     seconds: float
     steps: float
@@ -57,11 +57,11 @@ def measure_epoch(config: Config, facts: TextFacts, device: torch.device) -> Epo
 
 def measure(request: DistillationRequest, facts: TextFacts, device: str) -> dict[str, Epoch]:
     """Measure an epoch of each model: the reversed one and students have the user's config."""
-    chosen = choose_device(device)
-    own = measure_epoch(request.config, facts, chosen)
-    epochs = dict.fromkeys((PLAIN, REVERSED, STUDENT), own)
+    torch_device = choose_device(device)
+    own_epoch = measure_epoch(request.config, facts, torch_device)
+    epochs = dict.fromkeys((PLAIN, REVERSED, STUDENT), own_epoch)
     for number, config in enumerate(request.teachers, start=1):
-        epochs[f"teacher-{number}"] = measure_epoch(config, facts, chosen)
+        epochs[f"teacher-{number}"] = measure_epoch(config, facts, torch_device)
     return epochs
 
 
@@ -102,13 +102,13 @@ def ends(steps: Sequence[Step], seconds: Mapping[str, float], jobs: int) -> dict
     Each of them starts as soon as all that it needs is there and one of the jobs is free, the first
     in the order of the steps first.
     """
-    free = [0.0] * jobs
+    free_from = [0.0] * jobs
     ended = dict[str, float]()
     for step in steps:
         ready = max((ended.get(name, 0.0) for name in step.needs), default=0.0)
-        start = max(heapq.heappop(free), ready)
+        start = max(heapq.heappop(free_from), ready)
         ended[step.name] = start + seconds[step.name]
-        heapq.heappush(free, ended[step.name])
+        heapq.heappush(free_from, ended[step.name])
     return ended
 
 
@@ -125,18 +125,18 @@ def plan_seconds(plan: StepPlan, epochs: Epochs, jobs: int) -> float:
     return total_seconds(plan, seconds, jobs)
 
 
-def outlines(most: Outline) -> Iterator[Outline]:
+def outlines(largest: Outline) -> Iterator[Outline]:
     """Yield outlines from a wanted one to a plain training, each cheaper than the one before.
 
     First goes the second generation, then the reversed model, then all teachers but one.
     """
-    teachers = most.teachers
-    for generations in range(most.generations, 0, -1):
-        yield most._replace(generations=generations)
-    if most.has_reversed:
+    teachers = largest.teachers
+    for generations in range(largest.generations, 0, -1):
+        yield largest._replace(generations=generations)
+    if largest.has_reversed:
         yield Outline(teachers, False)
     if teachers > 1:
-        yield Outline(1, most.has_reversed)
+        yield Outline(1, largest.has_reversed)
         yield Outline(1, False)
     yield Outline(1, False, 0)
 

@@ -60,9 +60,9 @@ class Result(NamedTuple):
 
     def gains(self) -> dict[str, float]:
         """Return how much better the result is than each other model or ensemble."""
-        own = self.scores[self.name][self.metric]
+        own_score = self.scores[self.name][self.metric]
         others = ((name, scores[self.metric]) for name, scores in self.scores.items())
-        return {name: own - score for name, score in others if name != self.name}
+        return {name: own_score - score for name, score in others if name != self.name}
 
 
 def prepare(
@@ -109,8 +109,8 @@ def prepare(
 
 def _check_apart(request: DistillationRequest, place: Workplace) -> None:
     """Raise UserError for a text in the folder that the steps write."""
-    more = () if request.monolingual is None else (request.monolingual,)
-    for path in (*request.config.data.paths(), *more):
+    monolingual_files = () if request.monolingual is None else (request.monolingual,)
+    for path in (*request.config.data.paths(), *monolingual_files):
         if place.folder.resolve() in path.resolve().parents:
             text = f"lies in {place.folder}, which this command writes. Move it away"
             raise UserError(f"{path}: {text}")
@@ -197,7 +197,7 @@ def _run(distillation: Distillation, start: Start) -> None:
     record.write()
     extract_tables(distillation.request, place)
     runner = Runner(place, record, start, distillation.jobs)
-    runner.run(plan.teachers, later=plan.students)
+    runner.run(plan.teachers, later_steps=plan.students)
     scores = _scores(distillation, plan.teachers)
     teachers_are_seeds = not distillation.request.teachers
     stops_early = bool(plan.students) and teachers_are_seeds and not best_model.pays(scores)
@@ -219,8 +219,8 @@ def _scores(distillation: Distillation, steps: tuple[Step, ...]) -> dict[str, di
 def ensembles(distillation: Distillation) -> Mapping[str, tuple[str, ...]]:
     """Return the models of each ensemble that is scored."""
     scorings = (step for step in distillation.plan.steps if isinstance(step, ModelScoring))
-    named = {step.name.removeprefix(SCORE): step.models for step in scorings}
-    return {name: named[name] for name in (TEACHERS, STUDENTS) if name in named}
+    models = {step.name.removeprefix(SCORE): step.models for step in scorings}
+    return {name: models[name] for name in (TEACHERS, STUDENTS) if name in models}
 
 
 def begin_again_note(folder: Path) -> str:

@@ -51,6 +51,11 @@ class DistillationRequest(NamedTuple):
         """Return the outline of all that is asked for."""
         return Outline(len(self.teachers) or 2, True, self.generations)
 
+    def epoch_size(self, config: Config) -> float:
+        """Return the pairs of an epoch of a training on the user's text, in multiples of all."""
+        weights = [corpus.weight for corpus in config.data.train]
+        return epoch_size(self.sizes, weights)
+
 
 class Outline(NamedTuple):
     """Extent of a distillation: teachers, reversed model and generations."""
@@ -87,6 +92,12 @@ class _Text(NamedTuple):
     size: float
 
 
+def epoch_size(sizes: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the size of an epoch: of each corpus a part in proportion to its weight is used."""
+    parts = [size * weight for size, weight in zip(sizes, weights, strict=True)]
+    return sum(parts) / max(weights)
+
+
 def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) -> StepPlan:
     """Return the steps of a distillation in a folder."""
     valid = tuple(request.config.data.valid.paths.values())
@@ -98,7 +109,7 @@ def plan_of(request: DistillationRequest, outline: Outline, place: Workplace) ->
     steps = list[Step]()
     if outline.has_reversed:
         config = configs.reversed_config(request.config, place.run(REVERSED))
-        steps.append(Training(REVERSED, config))
+        steps.append(Training(REVERSED, config, request.epoch_size(config)))
     texts = _texts(request, outline, place)
     reversed_texts = texts if outline.has_reversed else []
     back_translations = list(_back_translations(reversed_texts))
@@ -150,14 +161,16 @@ def _teachers(
     request: DistillationRequest, outline: Outline, place: Workplace
 ) -> Iterator[Training]:
     """Yield the trainings of teachers: given ones, or the plain training and further seeds."""
-    given = request.teachers[: outline.teachers] if outline.generations else ()
-    for number, config in enumerate(given, start=1):
+    teachers = request.teachers[: outline.teachers] if outline.generations else ()
+    for number, config in enumerate(teachers, start=1):
         name = f"teacher-{number}"
-        yield Training(name, configs.seeded(config, place.run(name)))
-    for seed_offset in range(0 if given else outline.teachers):
+        seeded = configs.seeded(config, place.run(name))
+        yield Training(name, seeded, request.epoch_size(config))
+    for seed_offset in range(0 if teachers else outline.teachers):
         name = f"teacher-{seed_offset + 1}" if seed_offset else PLAIN
-        config = configs.seeded(request.config, place.run(name), seed_offset)
-        yield Training(name, configs.limited(config, outline.max_minutes))
+        seeded = configs.seeded(request.config, place.run(name), seed_offset)
+        config = configs.limited(seeded, outline.max_minutes)
+        yield Training(name, config, request.epoch_size(config))
 
 
 def _scorings(
@@ -226,11 +239,13 @@ def _student(
     seed_offset: int = 0,
 ) -> Training:
     """Return the training of a student on the pairs of the user and on translations."""
-    epoch_size = 1 + sum(step.size for step in translations)
+    sizes = [*request.sizes, *(step.size for step in translations)]
     corpora = []
     for step in translations:
         src, tgt = place.sides(step.name)
         corpora.append(Corpus(src=src, tgt=tgt, weight=step.weight))
     config = configs.seeded(request.config, place.run(name), seed_offset)
-    config = configs.student_config(config, corpora, epoch_size)
-    return Training(name, config, epoch_size, tuple(step.name for step in translations))
+    weights = [corpus.weight for corpus in (*config.data.train, *corpora)]
+    size = epoch_size(sizes, weights)
+    config = configs.student_config(config, corpora, size / request.epoch_size(config))
+    return Training(name, config, size, tuple(step.name for step in translations))

@@ -85,8 +85,8 @@ class Record:
             name for name, entry in steps if entry["finished"] and entry["command"][1] == "train"
         ]
         expected = sum(self.expected[name] for name in trained)
-        taken = sum(map(self.seconds, trained))
-        return taken / expected if expected and taken else 1.0
+        seconds_taken = sum(map(self.seconds, trained))
+        return seconds_taken / expected if expected and seconds_taken else 1.0
 
     @property
     def result(self) -> str | None:
@@ -135,10 +135,10 @@ class Record:
 
     def check_request(self, request: Mapping[str, object]) -> None:
         """Raise UserError for another request than the record's, naming its keys."""
-        recorded = self.tree["request"]
+        recorded_request = self.tree["request"]
         changes = list[str]()
-        for key in {**recorded, **request}:
-            old_value = recorded.get(key)
+        for key in {**recorded_request, **request}:
+            old_value = recorded_request.get(key)
             value = request.get(key)
             if value != old_value:
                 values = f"{fields.show(old_value)} -> {fields.show(value)}"
@@ -216,9 +216,9 @@ def request_keys(
     config: Config, teachers: Sequence[Config], options: Mapping[str, object]
 ) -> dict[str, object]:
     """Return what decides a distillation, by key: options, configs, and texts by their content."""
-    named = {"": config} | {f"teacher {n}: ": teacher for n, teacher in enumerate(teachers, 1)}
+    configs = {"": config} | {f"teacher {n}: ": teacher for n, teacher in enumerate(teachers, 1)}
     keys = dict[str, object](options)
-    for prefix, part in named.items():
+    for prefix, part in configs.items():
         values = leaves(part.model_dump(mode="json", exclude={"run_dir"}))
         for key, value in values.items():
             if not key.endswith(_PATHS) and not key.startswith("data.test"):

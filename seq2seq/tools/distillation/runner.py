@@ -29,17 +29,17 @@ class Runner:
         self._pool = JobPool(start, jobs)
         self._running: dict[str, Step] = {}  # steps of the pool, by name
 
-    def run(self, steps: Sequence[Step], later: Sequence[Step] = ()) -> None:
+    def run(self, steps: Sequence[Step], later_steps: Sequence[Step] = ()) -> None:
         """Run steps in their order, each once all that it needs has finished.
 
-        `later` are further steps, for the time of the end. Raises RunError if one fails, and
+        `later_steps` are further steps, for the time of the end. Raises RunError if one fails, and
         Interrupted on Ctrl-C or SIGTERM; what was begun is resumed by the next call.
         """
         waiting = list(steps)
         with stop_signals() as stops:
             try:
                 while waiting or self._running:
-                    self._start_ready(waiting, later)
+                    self._start_ready(waiting, later_steps)
                     self._pool.wait(stops)
                     if stops:
                         self._stop(stops[0])
@@ -48,7 +48,7 @@ class Runner:
             finally:
                 self._stop(signal.SIGTERM)
 
-    def _start_ready(self, waiting: list[Step], later: Sequence[Step]) -> None:
+    def _start_ready(self, waiting: list[Step], later_steps: Sequence[Step]) -> None:
         """Start steps, the first first, as far as jobs are free and what they need has finished."""
         for step in list(waiting):
             unfinished = {*self._running, *(other.name for other in waiting)}
@@ -59,7 +59,7 @@ class Runner:
             elif self._pool.has_room:
                 waiting.remove(step)
                 self._begin(step)
-                self._announce(step, waiting, later)
+                self._announce(step, waiting, later_steps)
 
     def _has_finished(self, step: Step) -> bool:
         """Return whether a step has finished; also if it was killed before that was recorded."""
@@ -89,18 +89,20 @@ class Runner:
         self._pool.begin(step.name, step.words(place))
         self._running[step.name] = step
 
-    def _announce(self, step: Step, waiting: Sequence[Step], later: Sequence[Step]) -> None:
+    def _announce(self, step: Step, waiting: Sequence[Step], later_steps: Sequence[Step]) -> None:
         """Log what has begun, and when all is expected to end."""
         record = self._record
         expected = record.expected
         speed = record.speed()
         running = list(self._running.values())
-        left = {
+        seconds_left = {
             other.name: max(0.0, speed * expected[other.name] - record.seconds(other.name))
-            for other in (*running, *waiting, *later)
+            for other in (*running, *waiting, *later_steps)
         }
-        seconds = total_seconds(([*running, *waiting], later), left, self._jobs)
-        about = f"about {duration(left[step.name])}; all steps end at about {clock(seconds)}"
+        seconds = total_seconds(([*running, *waiting], later_steps), seconds_left, self._jobs)
+        about = (
+            f"about {duration(seconds_left[step.name])}; all steps end at about {clock(seconds)}"
+        )
         logger.info(f"{step.name}: {step.label}: {about}")
 
     def _collect(self) -> None:

@@ -61,7 +61,7 @@ class Training(NamedTuple):
 
     name: str
     config: Config
-    epoch_size: float = 1.0  # pairs of an epoch, in multiples of those of the user's text
+    epoch_size: float = 1.0  # pairs of an epoch, in multiples of all pairs of the user
     needs: tuple[str, ...] = ()  # steps whose texts it reads
 
     @property

@@ -19,8 +19,8 @@ def summary_of(folder: Path) -> list[Rows]:
         return []
     steps: Rows = [("step", "command", "time")]
     for name, entry in record.tree["steps"].items():
-        taken = duration(record.seconds(name)) if entry["finished"] else "not finished"
-        steps.append((name, " ".join(entry["command"][:2]), taken))
+        time = duration(record.seconds(name)) if entry["finished"] else "not finished"
+        steps.append((name, " ".join(entry["command"][:2]), time))
     if not record.scores:
         return [steps]
     scores: Rows = [("validation text", "BLEU", "chrF2")]

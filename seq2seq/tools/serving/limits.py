@@ -1,4 +1,8 @@
-"""Limits on requests, the queue and connections, and on the characters per minute of a client."""
+"""Limits on requests, the queue and connections, and on the characters per minute of a client.
+
+`service.py` refuses a request beyond its limits (status 413), `translation_queue.py` one that finds
+the queue full (503).
+"""
 
 import math
 import time

@@ -23,9 +23,9 @@ from seq2seq.runtime.errors import UserError
 
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
-MIN_SHARE = 16  # lines of a request in a batch that others want to join
-SHARE_CHARACTERS = 256  # of a client in a batch while another one waits
-SHARED_CHARACTERS = 2_048  # of all clients in such a batch
+REQUEST_LINES = 16  # lines of a request in a batch that others want to join
+CLIENT_CHARACTERS = 256  # of a client in a batch while another one waits
+CONTESTED_CHARACTERS = 2_048  # of all clients in such a batch
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
 _CONSTRAINED = 3  # times the work of a usual line
 _SAMPLED = 2  # times the work of a hypothesis of beam search
@@ -127,21 +127,21 @@ _Batch = dict[_QueuedRequest, list[QueuedLine]]  # lines of each request
 
 
 class _Room:
-    """Room that a batch still has; lines of a client that others wait for are few."""
+    """Room that a batch still has; others wait for a contested one, in which each has few."""
 
-    def __init__(self, weight: float, is_shared: bool) -> None:
+    def __init__(self, weight: float, is_contested: bool) -> None:
         self._weight = weight
-        self._is_shared = is_shared
+        self._is_contested = is_contested
         self._lines = float(BATCH_LINES)
-        self._characters = float(SHARED_CHARACTERS if is_shared else BATCH_CHARACTERS)
+        self._characters = float(CONTESTED_CHARACTERS if is_contested else BATCH_CHARACTERS)
         self.used: dict[Hashable, float] = {}  # characters by client
 
     def has(self, client: Hashable, characters: int) -> bool:
         """Return whether a batch takes one more line of a client: the first is always taken."""
-        if not self._is_shared or not self.used:
+        if not self._is_contested or not self.used:
             return self._lines > 0 and self._characters > 0
         cost = characters * self._weight
-        has_share = self.used.get(client, 0) + cost <= SHARE_CHARACTERS
+        has_share = self.used.get(client, 0) + cost <= CLIENT_CHARACTERS
         return self._lines > 0 and cost <= self._characters and has_share
 
     def take(self, client: Hashable, characters: int) -> None:
@@ -228,8 +228,9 @@ class TranslationQueue:
 
     def check_room(self, lines: int, client: Hashable) -> None:
         """Raise HTTPException 503 for lines that the queue would refuse, before work on them."""
-        if self.waiting_lines + lines > self._max_lines:
-            self._largest_client(lines, client)
+        is_full = self.waiting_lines + lines > self._max_lines
+        if is_full and self._request_to_refuse(lines, client) is None:
+            raise _full()
 
     def _make_room(self, lines: int, client: Hashable) -> None:
         """Refuse the requests of a client that waits with more lines, or raise 503.
@@ -237,22 +238,26 @@ class TranslationQueue:
         So one client that fills the queue keeps no other one from it.
         """
         while self.waiting_lines + lines > self._max_lines:
-            largest = self._largest_client(lines, client)
-            from_last = reversed(self._requests)
-            refused = next(request for request in from_last if request.client == largest)
+            refused = self._request_to_refuse(lines, client)
+            if refused is None:
+                raise _full()
             self._drop(refused)
             if not refused.answer.done():
                 refused.answer.set_exception(_full())
 
-    def _largest_client(self, lines: int, client: Hashable) -> Hashable:
-        """Return the client that waits with most lines; raise 503 if this one would have more."""
-        held: Counter[Hashable] = Counter()
+    def _request_to_refuse(self, lines: int, client: Hashable) -> _QueuedRequest | None:
+        """Return the last request of the client that waits with most lines.
+
+        Return None if this client would have as many by further `lines`.
+        """
+        waiting_lines: Counter[Hashable] = Counter()
         for request in self._requests:
-            held[request.client] += len(request.lines)
-        largest, count = next(iter(held.most_common(1)), (client, 0))
-        if largest == client or held[client] + lines >= count:
-            raise _full()
-        return largest
+            waiting_lines[request.client] += len(request.lines)
+        largest, most = next(iter(waiting_lines.most_common(1)), (client, 0))
+        if largest == client or waiting_lines[client] + lines >= most:
+            return None
+        from_last = reversed(self._requests)
+        return next(request for request in from_last if request.client == largest)
 
     def _enter(self, client: Hashable) -> None:
         """Let a client that did not wait be the next one, unless it has used much before."""
@@ -260,7 +265,7 @@ class TranslationQueue:
         if client in queued:
             return
         others = (queued | self._searched) - {client}
-        least = min((self._used[other] for other in others), default=0) - SHARE_CHARACTERS
+        least = min((self._used[other] for other in others), default=0) - CLIENT_CHARACTERS
         self._used[client] = max(self._used.get(client, least), least)
         for other in self._used.keys() - others - {client}:
             if self._used[other] <= least or not others:
@@ -299,8 +304,9 @@ class TranslationQueue:
         search = first.search
         batch: _Batch = {request: [] for request in self._requests if request.search == search}
         ordered = sorted(batch, key=lambda request: self._used[request.client])
-        room = _Room(search.weight, len({request.client for request in self._requests}) > 1)
-        share = max(MIN_SHARE, BATCH_LINES // len(batch))
+        is_contested = len({request.client for request in self._requests}) > 1
+        room = _Room(search.weight, is_contested)
+        share = max(REQUEST_LINES, BATCH_LINES // len(batch))
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
             for request in ordered:
                 lines = batch[request]

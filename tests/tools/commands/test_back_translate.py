@@ -159,8 +159,8 @@ distill.BATCH_LINES = 5
 append = Journal.append
 def slowly(journal, batch):
     append(journal, batch)
-    print(journal.done, flush=True)
-    while journal.done >= 10:
+    print(journal.line_count, flush=True)
+    while journal.line_count >= 10:
         time.sleep(0.1)  # a signal just before the call is handled after it
 Journal.append = slowly
 main(sys.argv[1:])

@@ -26,7 +26,7 @@ def test_translations_come_back_in_order(tmp_path: Path) -> None:
     assert written(path, BATCHES[:1]) == lines[:2]
     assert written(path, BATCHES[1:]) == lines
     with Journal.open(path, SETTINGS) as journal:
-        assert journal.done == 6
+        assert journal.line_count == 6
 
 
 def test_a_journal_cut_anywhere_loses_only_the_line_being_written(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_journal_cut_anywhere_loses_only_the_line_being_written(tmp_path: Path
         path.write_bytes(content[:length])
         complete = max(0, sum(end <= length for end in ends) - 1)
         with Journal.open(path, SETTINGS) as journal:
-            assert journal.done == complete
+            assert journal.line_count == complete
             journal.append(lines[complete:])
             assert list(journal.translations()) == lines
         assert path.read_bytes() == content
@@ -61,15 +61,15 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     ):
         pass
     with Journal.open(path, other_settings, overwrite=True) as journal:
-        assert (journal.done, list(journal.translations())) == (0, [])
+        assert (journal.line_count, list(journal.translations())) == (0, [])
     with Journal.open(path, SETTINGS) as journal:  # nothing would be lost
-        assert journal.done == 0
+        assert journal.line_count == 0
 
 
 def test_overwriting_resumes_a_journal_of_the_same_settings(tmp_path: Path) -> None:
     written(tmp_path / "journal", BATCHES)
     with Journal.open(tmp_path / "journal", SETTINGS, overwrite=True) as journal:
-        assert journal.done == 6
+        assert journal.line_count == 6
 
 
 @pytest.mark.parametrize("content", ["My own notes.\n", "My own notes", "My own\nnotes.\n", "\n"])

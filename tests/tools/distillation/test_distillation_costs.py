@@ -39,6 +39,20 @@ def test_an_epoch_of_a_student_has_more_pairs() -> None:
     assert costs.training_seconds(config, EPOCHS["plain"], epoch_size=4) == 4 * 1800
 
 
+def test_an_epoch_of_weighted_corpora_has_fewer_pairs() -> None:
+    """A translation still takes every line."""
+    tree = config_of(max_epochs=3).model_dump()
+    corpora = [{"src": "a.xx", "tgt": "a.yy", "weight": 0.1}, {"src": "b.xx", "tgt": "b.yy"}]
+    tree["data"] |= {"train": corpora}
+    request = DistillationRequest(Config.model_validate(tree), sizes=(0.75, 0.25))
+    plan = plan_of(request, Outline(2, True), PLACE)
+    seconds = {step.name: costs.seconds_of(step, EPOCHS) for step in plan.steps}
+    used = 0.75 * 0.1 + 0.25
+    assert seconds["plain"] == pytest.approx(costs.START_SECONDS + 3 * 600 * used)
+    translation = costs.TRANSLATION_EPOCHS * 0.75 * 600
+    assert seconds["plain-alone-1"] == pytest.approx(costs.START_SECONDS + translation)
+
+
 def test_steps_run_beside_each_other_once_what_they_need_has_ended() -> None:
     first = ModelScoring("first", ())
     second = ModelScoring("second", ())

@@ -117,7 +117,10 @@ def test_each_corpus_is_translated_and_keeps_its_weight() -> None:
     }
     assert weights["teachers-1"] == weights["back-1"] == weights["back-teachers-1"] == 0.5
     assert weights["teachers-2"] == weights["back-2"] == weights["back-teachers-2"] == 1
-    assert student.epoch_size == 4
+    used = 0.25 * 0.5 + 0.75  # of all pairs in an epoch of the text alone
+    assert planned.trainings()["plain"].epoch_size == used
+    assert planned.trainings()["reversed"].epoch_size == used
+    assert student.epoch_size == 4 * used
     texts = {step.name: step.text for step in planned.steps if isinstance(step, CorpusTranslation)}
     assert texts["teachers-1"] == Path("a.xx")
     assert texts["back-2"] == PLACE.sides("corpus-2")[1]  # a side of the table
@@ -130,6 +133,16 @@ def test_monolingual_text_is_back_translated_and_translated() -> None:
     assert texts["back-monolingual"] == Path("more.yy")
     assert texts["back-teachers-monolingual"] == PLACE.sides("back-monolingual")[0]
     assert planned.trainings()["student"].epoch_size == 1 + 3 + 2 * 3
+
+
+def test_the_epochs_of_a_student_follow_the_weights() -> None:
+    """Monolingual text has weight 1: beside it, all of a corpus of weight 0.1 is no longer used."""
+    corpora = [{"src": "a.xx", "tgt": "a.yy", "weight": 0.1}]
+    config = config_of(data={"train": corpora}, training={"max_epochs": 70})
+    request = DistillationRequest(config, monolingual=Path("more.yy"), monolingual_size=1)
+    student = plan(request, teachers=1).trainings()["student"]
+    assert student.epoch_size == pytest.approx(4 * 0.1 + 2)
+    assert student.config.training.max_epochs == 44  # 1.5 * 70 / 2.4
 
 
 def test_teachers_of_other_configs_replace_the_plain_training() -> None:

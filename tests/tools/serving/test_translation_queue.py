@@ -161,7 +161,7 @@ def test_requests_with_and_without_attention_share_a_batch() -> None:
 def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests with equal settings share its batches; others are translated between them."""
     monkeypatch.setattr(translation_queue, "BATCH_LINES", 8)
-    monkeypatch.setattr(translation_queue, "MIN_SHARE", 2)
+    monkeypatch.setattr(translation_queue, "REQUEST_LINES", 2)
 
     async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
         first = await held(queue, echo)
@@ -361,7 +361,7 @@ def test_a_client_with_few_lines_is_next_however_many_others_have() -> None:
 
     starts, echo, _ = run(body)
     assert starts.index("b") <= 5
-    max_lines = 1 + translation_queue.SHARE_CHARACTERS // translation_queue.LINE_CHARACTERS
+    max_lines = 1 + translation_queue.CLIENT_CHARACTERS // translation_queue.LINE_CHARACTERS
     assert max(map(len, echo.batches[:6])) <= max_lines
 
 
@@ -401,7 +401,7 @@ def test_clients_share_the_time_of_searches_however_their_characters_are_counted
     _, echo, _ = run(body)
     texts = [batch[0] for batch in echo.batches]
     shared = texts[: len(texts) - texts[::-1].index("cheap")]  # until all cheap lines are answered
-    most = 2 * translation_queue.SHARE_CHARACTERS / translation_queue.LINE_CHARACTERS
+    most = 2 * translation_queue.CLIENT_CHARACTERS / translation_queue.LINE_CHARACTERS
     lines = {
         text: sum(batch.count(text) for batch in echo.batches[: len(shared)]) for text in texts
     }

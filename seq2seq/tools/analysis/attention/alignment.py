@@ -50,8 +50,8 @@ def align(attention: AttentionMap) -> Links:
 
 def pharaoh(links: Links) -> str:
     """Format links as `0-0 1-2`: source word, target word, in the order of the target."""
-    ordered = sorted(links, key=lambda link: (link[1], link[0]))
-    return " ".join(f"{source}-{target}" for source, target in ordered)
+    sorted_links = sorted(links, key=lambda link: (link[1], link[0]))
+    return " ".join(f"{source}-{target}" for source, target in sorted_links)
 
 
 def read_gold(path: Path) -> list[GoldLine]:
@@ -118,8 +118,8 @@ def _overlap(left: Sequence[str], right: Sequence[str]) -> NDArray[np.bool_]:
     right_starts, right_ends = _shares(right)
     middle = (starts + ends) / 2
     right_middle = (right_starts + right_ends) / 2
-    inside = (right_starts <= middle) & (middle < right_ends)
-    overlapping: NDArray[np.bool_] = inside | ((starts <= right_middle) & (right_middle < ends))
+    overlaps = (right_starts <= middle) & (middle < right_ends)
+    overlapping: NDArray[np.bool_] = overlaps | ((starts <= right_middle) & (right_middle < ends))
     return overlapping
 
 

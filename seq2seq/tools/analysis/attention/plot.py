@@ -81,18 +81,18 @@ def write_attention(
     suffix = path.suffix.lower()
     limit = MAX_TABLES if suffix == ".html" else MAX_PANELS
     notes = list[str]()
-    shown = _shown(groups, limit, path, notes)
-    first = next(shown, None)
+    attentions = _shown(groups, limit, path, notes)
+    first = next(attentions, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
     with files.write_errors(path), files.output_file(path) as file:
         if suffix == ".html":
-            for text in page(chain([first], shown), model, percentages):
+            for text in page(chain([first], attentions), model, percentages):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = figures.save(_figure([first, *shown]), suffix)
+            content, figure_notes = figures.save(_figure([first, *attentions]), suffix)
             file.write(content)
-            notes += more
+            notes += figure_notes
     return notes
 
 

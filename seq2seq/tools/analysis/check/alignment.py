@@ -92,8 +92,10 @@ class _Measurement(NamedTuple):
     def shifted(self, offset: int) -> Floats:
         """Return the agreement [N] of each source line with the target line `offset` later."""
         rows = np.arange(len(self.sides[0]))
-        later = np.clip(rows + offset, 0, rows[-1])
-        return _share_beaten(scores(self.sides, self.tables, rows, later, self.folds), self.decoys)
+        shifted_rows = np.clip(rows + offset, 0, rows[-1])
+        return _share_beaten(
+            scores(self.sides, self.tables, rows, shifted_rows, self.folds), self.decoys
+        )
 
 
 def measure_alignment(
@@ -113,8 +115,8 @@ def measure_alignment(
     evidence = Evidence(types, train_tables(sides))
     best = _measure_by_itself(sides, evidence.tables)
     if train is not None:
-        known = words_of(src, train.types[0]), words_of(tgt, train.types[1])
-        by_train = _measure(known, train.tables, None)
+        known_words = words_of(src, train.types[0]), words_of(tgt, train.types[1])
+        by_train = _measure(known_words, train.tables, None)
         best = by_train if by_train.agreement.mean() > best.agreement.mean() - TIE else best
     stretches = [
         stretch._replace(first=lines[stretch.first] + 1, last=lines[stretch.last] + 1)

@@ -48,14 +48,17 @@ def check(
     """
     check_folder(config, resume=False, overwrite=True)
     check_score_class(config)
-    chosen = choose_device(device)
+    torch_device = choose_device(device)
     bar_format = "{desc}: {elapsed}"
     with (
-        deterministic(chosen),
+        deterministic(torch_device),
         tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
     ):
         yield from _parts(
-            config, chosen, init_from, lambda stage: bar.set_description_str(f"check: {stage}")
+            config,
+            torch_device,
+            init_from,
+            lambda stage: bar.set_description_str(f"check: {stage}"),
         )
 
 
@@ -74,47 +77,63 @@ def _parts(
     session = _session(config, device, texts, start)
     stage("counting lines and characters")
     vocabularies = session.data.vocabularies
-    most = data.max_length
+    max_length = data.max_length
     splits = {
-        name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, most))
+        name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, max_length))
         for name, files in files_by_name(data).items()
     }
     yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
     stage("measuring the alignment")
-    alignments: dict[str, Alignment] = {}
-    evidence: Evidence | None = None  # that of the first split serves all
-    for name, text in texts.items():
-        alignments[name], of_text = alignment.measure_alignment(text, evidence)
-        evidence = evidence or of_text
+    alignments = _alignments(texts)
     yield ReportPart("", "alignments", alignments)
     stage("comparing the splits")
-    pairs = [(name, reference) for name in ("valid", "test") for reference in texts]
-    comparisons = [
-        SplitComparison(name, reference, overlap(texts[name], texts[reference]))
-        for name, reference in pairs
-        if name in texts and (is_train(reference) or (name, reference) == ("test", "valid"))
-    ]
+    comparisons = _comparisons(texts)
     yield ReportPart("", "comparisons", comparisons)
     stage("measuring training steps")
     cost = forecast.forecast(session)
     yield ReportPart(_table_of_cost(config.training, cost), "cost", cost)
     everything = list(findings.data_findings(list(splits.values()), data.max_length))
-    for name, measured in alignments.items():
-        everything += alignment.alignment_findings(splits[name], measured)
+    for name, alignment_of_split in alignments.items():
+        everything += alignment.alignment_findings(splits[name], alignment_of_split)
     everything += _form_findings(data, splits, texts)
-    for split, reference, shared in comparisons:
-        everything += findings.overlap_findings(splits[split], splits[reference], shared)
+    for split, reference, common in comparisons:
+        everything += findings.overlap_findings(splits[split], splits[reference], common)
     everything += forecast.cost_findings(config.training, cost)
-    if holds_run(config.run_dir):
-        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
-        problem = f"run_dir: {config.run_dir} holds a run. Pass {ways}, or set another run_dir."
-        everything.append(Finding("run_dir", True, problem))
+    everything += _run_dir_findings(config.run_dir)
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
     count = counted(warnings, "warning") if warnings else "No warnings"
     verdict = f"{count}; `seq2seq train` accepts this config."
     yield ReportPart(verdict, "warnings", warnings)
+
+
+def _alignments(texts: Mapping[str, ParallelText]) -> dict[str, Alignment]:
+    """Measure how the sides of each split fit; the evidence of the first one serves all."""
+    alignments: dict[str, Alignment] = {}
+    evidence: Evidence | None = None
+    for name, text in texts.items():
+        alignments[name], of_text = alignment.measure_alignment(text, evidence)
+        evidence = evidence or of_text
+    return alignments
+
+
+def _comparisons(texts: Mapping[str, ParallelText]) -> list[SplitComparison]:
+    """Return what valid and test share with each training text, and test with valid."""
+    return [
+        SplitComparison(name, reference, overlap(texts[name], texts[reference]))
+        for name in ("valid", "test")
+        for reference in texts
+        if name in texts and (is_train(reference) or (name, reference) == ("test", "valid"))
+    ]
+
+
+def _run_dir_findings(run_dir: Path) -> Iterator[Finding]:
+    """Warn of a run folder that holds a run already."""
+    if holds_run(run_dir):
+        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
+        problem = f"run_dir: {run_dir} holds a run. Pass {ways}, or set another run_dir."
+        yield Finding("run_dir", True, problem)
 
 
 def _session(
@@ -139,18 +158,18 @@ def _session(
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by its split; raises UserError if one does not fit."""
-    named = {}
+    texts = {}
     for name, files in files_by_name(data).items():
         src = list[str]()
         tgt = list[str]()
         for pair, _ in pharaoh.iter_linked_pairs(files.model_copy(update={"tag": None})):
             src.append(pair[0])
             tgt.append(pair[1])
-        named[name] = ParallelText(src, tgt, source_name(files))
-    train = joined([text for name, text in named.items() if is_train(name)])
-    held_out = [text for name, text in named.items() if not is_train(name)]
+        texts[name] = ParallelText(src, tgt, source_name(files))
+    train = joined([text for name, text in texts.items() if is_train(name)])
+    held_out = [text for name, text in texts.items() if not is_train(name)]
     check_directions(train, held_out, data.src_lang)
-    return named
+    return texts
 
 
 def is_train(name: str) -> bool:

@@ -116,37 +116,39 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         split.statistics.lines - len({*split.statistics.blank, *split.statistics.too_long})
         for split in train
     )
-    few = usable < FEW_PAIRS
-    remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
-    yield Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
+    is_small = usable < FEW_PAIRS
+    remedy = (
+        f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if is_small else ""
+    )
+    yield Finding("size", is_small, f"train: {usable:,} usable pairs{remedy}")
 
 
 def _too_long(train: Split, max_length: int) -> Finding:
     lines = train.statistics.too_long
     share = len(lines) / train.statistics.lines
-    many = counted(len(lines), "pair")
+    pairs = counted(len(lines), "pair")
     limit = f"more than {max_length} tokens on a side (data.max_length)"
     skipped = f"will be skipped ({list_lines(lines)})"
     if not lines:
         return Finding("too long", False, f"{train.name}: no pairs with {limit}")
     if share <= MANY_TOO_LONG:
-        return Finding("too long", False, f"{train.name}: {many} with {limit} {skipped}")
-    text = f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}."
+        return Finding("too long", False, f"{train.name}: {pairs} with {limit} {skipped}")
+    text = f"{train.name}: {pairs} ({percent(share)}) with {limit} {skipped}."
     return Finding("too long", True, f"{text} {TABLE['too long']}")
 
 
-def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
+def overlap_findings(split: Split, reference: Split, overlap: Overlap) -> Iterator[Finding]:
     """Judge how many lines of `split` occur in `other`, on which the model is trained."""
     lines = split.statistics.lines
-    pairs = len(shared.pairs)
-    sources = len(shared.sources)
+    pairs = len(overlap.pairs)
+    sources = len(overlap.sources)
     text = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {reference.name}"
     if pairs > MANY_SHARED_PAIRS * lines:
-        places = f"{list_lines(shared.pairs)} of {split.name}"
+        places = f"{list_lines(overlap.pairs)} of {split.name}"
         text = f"{text} ({places}), so scores will be too high"
     elif sources > MANY_SHARED_SOURCES * lines:
         words = {"name": split.name, "reference": reference.name, "count": sources, "lines": lines}
-        text = TABLE["shared sources"].format(places=list_lines(shared.sources), **words)
+        text = TABLE["shared sources"].format(places=list_lines(overlap.sources), **words)
     else:
         yield Finding("overlap", False, text)
         return

@@ -152,8 +152,8 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
         yield Finding("time", True, text)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
-        more = "" if limit == "max_steps" else ", or lower training.batch_tokens"
-        remedy = f"{raise_limits(settings, limit)}{more}"
+        alternative = "" if limit == "max_steps" else ", or lower training.batch_tokens"
+        remedy = f"{raise_limits(settings, limit)}{alternative}"
         text = TABLE["cost"]["steps"].format(steps=steps, few=FEW_STEPS, remedy=remedy)
         yield Finding("steps", True, text)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.main import main as run_command
 from seq2seq.runtime import files
 
@@ -44,7 +45,7 @@ class Options:
 
 def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, [])
-    with arguments.frozen_objects():
+    with frozen_objects():
         from seq2seq.tools.analysis.compare.single_run import UNSUITABLE, train_run
 
     reason = train_run(config, options.device)

@@ -38,8 +38,8 @@ def compare(plan: Plan, request: ComparisonRequest) -> ComparisonResult:
     """
     task, states = _check(plan, request)
     configs = plan.run_configs()
-    recorded = (state.counters.threads for state in states.values())
-    with same_threads(next(filter(None, recorded), 0)):
+    threads = (state.counters.threads for state in states.values())
+    with same_threads(next(filter(None, threads), 0)):
         failures = train_all(configs, states, request.device, request.jobs)
     trained = {
         config.run_dir: states[config.run_dir]
@@ -111,10 +111,10 @@ def _read_run(config: Config) -> SavedProgress | None:
         return None
     counters = state.counters
     started_epochs = counters.epoch + (counters.batch > 0)
-    for key, done in (("max_steps", counters.step), ("max_epochs", started_epochs)):
+    for key, value in (("max_steps", counters.step), ("max_epochs", started_epochs)):
         limit = getattr(config.training, key)
-        if limit is not None and done > limit:
-            text = f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}."
+        if limit is not None and value > limit:
+            text = f"{config.run_dir}: already trained to {value}, beyond training.{key}={limit}."
             raise errors.UserError(f"{text} {remedy}")
     return state
 

@@ -50,20 +50,20 @@ def train_all(
     lie in a config, and Interrupted as `train` does.
     """
     numbered = enumerate(configs, start=1)
-    missing = list[tuple[int, Config]]()
+    missing_runs = list[tuple[int, Config]]()
     for number, config in numbered:
         if is_trained(config, states.get(config.run_dir)):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
         else:
-            missing.append((number, config))
-    if not missing:
+            missing_runs.append((number, config))
+    if not missing_runs:
         return {}
-    remaining = RemainingRuns(missing, len(configs), device, jobs)
+    runs = RemainingRuns(missing_runs, len(configs), device, jobs)
     with _locked(configs[0].run_dir.parent) as lock:
         if jobs > 1:
-            return _train_at_once(remaining, start or starter(lock.descriptor, CELL))
+            return _train_at_once(runs, start or starter(lock.descriptor, CELL))
         failures = dict[Path, str]()
-        for number, config in missing:
+        for number, config in missing_runs:
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
             if (reason := train_run(config, device)) is not None:
                 _note_failure(failures, config, reason)
@@ -87,22 +87,22 @@ def _note_failure(failures: dict[Path, str], config: Config, reason: str) -> Non
     logger.info(f"warning: {config.name} failed: {reason}")
 
 
-def _train_at_once(remaining: RemainingRuns, start: Start) -> dict[Path, str]:
+def _train_at_once(runs: RemainingRuns, start: Start) -> dict[Path, str]:
     """Train runs as processes, in their order, each with one thread."""
     from seq2seq.training.loop import Interrupted
 
-    by_name = {config.name: config for _, config in remaining.configs}
+    by_name = {config.name: config for _, config in runs.configs}
     failures = dict[Path, str]()
-    waiting = list(remaining.configs)
-    pool = JobPool(start, remaining.jobs)
+    waiting = list(runs.configs)
+    pool = JobPool(start, runs.jobs)
     with TemporaryDirectory(prefix="seq2seq-compare-") as name, stop_signals() as stops:
         folder = Path(name)  # of configs and reasons, which no other call reads
         try:
             while waiting or pool.names:
                 while waiting and pool.has_room:
                     number, config = waiting.pop(0)
-                    logger.info(f"Run {number} of {remaining.total}: {config.run_dir}")
-                    pool.begin(config.name, _words(folder, config, remaining.device))
+                    logger.info(f"Run {number} of {runs.total}: {config.run_dir}")
+                    pool.begin(config.name, _words(folder, config, runs.device))
                 pool.wait(stops)
                 if stops:
                     pool.stop(stops[0])

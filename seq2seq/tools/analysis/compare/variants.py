@@ -129,7 +129,7 @@ def read_plan(
         if key in _RESERVED:
             raise UserError(f"{override}: {_RESERVED[key]}")
     try:
-        chosen = None if seeds is None else parse_seeds(seeds)
+        seed_list = None if seeds is None else parse_seeds(seeds)
     except ValueError as error:
         raise UserError(f"{argument('seeds', seeds)}: {error}") from None
     documents = {path: read_document(path) for path in paths}
@@ -140,7 +140,7 @@ def read_plan(
         plan = _read_list(paths[0], documents[paths[0]], overrides)
     else:
         plan = _read_variants([(None, path, lambda: overrides, "") for path in paths])
-    plan = plan._replace(seeds=chosen or plan.seeds, folder=folder or plan.folder)
+    plan = plan._replace(seeds=seed_list or plan.seeds, folder=folder or plan.folder)
     return plan._replace(notes=(*plan.notes, *_check(plan)))
 
 
@@ -188,7 +188,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
     return _read_variants(entries)._replace(seeds=listed.seeds, folder=listed.folder)
 
 
-def _overrides(name: str, settings: object, further: Sequence[str]) -> list[str]:
+def _overrides(name: str, settings: object, extra_overrides: Sequence[str]) -> list[str]:
     """Return the keys of a variant as overrides, then further ones; raises ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(_NAMING)
@@ -202,7 +202,7 @@ def _overrides(name: str, settings: object, further: Sequence[str]) -> list[str]
             raise ConfigError(f"{key}: must be a single value, {_EXAMPLE}")
         text = show_flow(value) if isinstance(value, dict) else value
         overrides.append(f"{key}={'null' if text is None else text}")
-    return [*overrides, *further]
+    return [*overrides, *extra_overrides]
 
 
 def _check(plan: Plan) -> Iterator[str]:

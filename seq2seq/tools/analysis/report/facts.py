@@ -188,8 +188,8 @@ def _samples(path: Path) -> list[SampleHistory]:
         sample.translations.append((step, texts[2]))
     for number, sample in samples.items():
         places = np.linspace(0, len(sample.translations) - 1, SHOWN_VALIDATIONS).round().astype(int)
-        chosen = [sample.translations[place] for place in sorted(set(places.tolist()))]
-        samples[number] = sample._replace(translations=chosen)
+        translations = [sample.translations[place] for place in sorted(set(places.tolist()))]
+        samples[number] = sample._replace(translations=translations)
     return [*samples.values()]
 
 
@@ -234,7 +234,7 @@ def _scored(translator: Translator, config: Config, how: Scoring) -> SplitScores
 
     if translator.engine.attends:
         maps = maps_of([line.source for line in worst])
-        worst = [line._replace(maps=own) for line, own in zip(worst, maps, strict=True)]
+        worst = [line._replace(maps=line_maps) for line, line_maps in zip(worst, maps, strict=True)]
     return SplitScores(
         split,
         size,

@@ -126,10 +126,10 @@ def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
     )
     paired = ""
     if len(scored) == 2:
-        missing = metrics.few_lines_note(len(first.references)) or metrics.few_differences_note(
+        reason = metrics.few_lines_note(len(first.references)) or metrics.few_differences_note(
             pairs
         )
-        because = f" {_text(_sentence_of(missing))}" if missing else ""
+        because = f" {_text(_sentence_of(reason))}" if reason else ""
         paired = f"<p>p: two-sided, by the paired bootstrap.{because}</p>"
     return f'<p>{note}</p>{_grid(rows)}{paired}<div class="signatures">{signatures}</div>'
 
@@ -164,11 +164,11 @@ def _charts(runs: Sequence[RunFacts]) -> str:
             ]
         figures.append(line_chart(title, curves))
     figures_note = "<p>No figures of training yet.</p>" * (not any(run.charts for run in runs))
-    drawn = ""
+    chart = ""
     for figure in figures:
         wide = " class=wide" if figure.get_figwidth() > SMALL[0] else ""
-        drawn += f"<figure{wide}>{as_svg(figure)}</figure>"
-    return f'{figures_note}<div class="charts">{drawn}</div>'
+        chart += f"<figure{wide}>{as_svg(figure)}</figure>"
+    return f'{figures_note}<div class="charts">{chart}</div>'
 
 
 def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
@@ -210,11 +210,11 @@ def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) 
     if any(text.maps_of for text in scored):
         yield SCALE
     for name, rows in zip(names, better, strict=True):
-        shown = rows[: facts.SHOWN_SENTENCES]
-        maps = _maps_beside(scored, names, [line.source for line, _ in shown])
+        lines_shown = rows[: facts.SHOWN_SENTENCES]
+        maps = _maps_beside(scored, names, [line.source for line, _ in lines_shown])
         note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED_EACH}"
         yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
-        for pair, attention in zip(shown, maps, strict=True):
+        for pair, attention in zip(lines_shown, maps, strict=True):
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
                 for name, line in zip(names, pair, strict=True)
@@ -230,7 +230,7 @@ def _maps_beside(
     of_runs: list[list[list[AttentionMap]]] = [
         text.maps_of(sources) if text.maps_of else [[] for _ in sources] for text in scored
     ]
-    shown = []
+    sections = []
     for maps in zip(*of_runs, strict=True):
         parts = "".join(
             f"<div><p>{_text(name)}</p>{content}</div>"
@@ -238,8 +238,8 @@ def _maps_beside(
             if content
         )
         summary = "<details open><summary>attention</summary>"
-        shown.append(f'{summary}<div class="beside">{parts}</div></details>' if parts else "")
-    return shown
+        sections.append(f'{summary}<div class="beside">{parts}</div></details>' if parts else "")
+    return sections
 
 
 def _samples(run: RunFacts, of_run: str) -> Iterator[str]:
@@ -259,12 +259,12 @@ def _sentence(
     """Return source, reference and translations; what differs is marked, of one in both."""
     data = run.config.data
     reference = line.reference
-    first, *others = translations.values()
+    first, *rest = translations.values()
     tgt = data.tgt_lang
-    shown = _text(reference) if others else _marked(reference, first)
+    marked_reference = _text(reference) if rest else _marked(reference, first)
     rows = [
         ("source", _text(line.source), data.src_lang, ""),
-        ("reference", shown, tgt, " class=reference"),
+        ("reference", marked_reference, tgt, " class=reference"),
         *((name, _marked(text, reference), tgt, "") for name, text in translations.items()),
     ]
     entries = (

@@ -2,14 +2,10 @@
 
 import pytest
 
+from seq2seq.text.affixes import split_affixes, split_brackets
 from seq2seq.text.learned_profile import describe_source
-from seq2seq.text.sentences import (
-    NUMBER,
-    has_letters,
-    split_affixes,
-    split_brackets,
-    split_sentences,
-)
+from seq2seq.text.line_properties import has_letters
+from seq2seq.text.sentences import NUMBER, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from seq2seq.text.final_marks import lacks_mark, split_ending, without_mark
 from seq2seq.text.learned_profile import MIN_LINES, describe_source
 from seq2seq.text.learned_sentences import endings_of, usual_marks
-from seq2seq.text.sentences import lacks_mark, split_ending, without_mark
 from seq2seq.text.source_profile import NO_PROFILE
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
