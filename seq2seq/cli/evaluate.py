@@ -21,7 +21,7 @@ from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths, outside
+from seq2seq.runtime.files import check_paths, outside_notes
 from seq2seq.text.text_files import in_step
 
 if TYPE_CHECKING:
@@ -293,8 +293,8 @@ def _read(options: Options, data: "DataConfig | None") -> tuple[Texts, Texts]:
             remedy = "restore it, or give -i FILE and -r FILE"
             raise UserError(f"{path}: no such file; {record}; {remedy}")
     folder = Path(options.model[0])
-    for path in outside(paths_of(files).values(), folder):
-        logger.info(f"note: reads {path}, which the config of {folder} names")
+    for note in outside_notes(paths_of(files).values(), folder):
+        logger.info(note)
     text = read_pairs(files)
     name = text.source_name
     return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]

@@ -185,6 +185,11 @@ def outside(paths: Iterable[Path], *folders: Path) -> list[Path]:
     ]
 
 
+def outside_notes(paths: Iterable[Path], run: Path) -> list[str]:
+    """Return a note for each text of a config that is neither of the run nor the current folder."""
+    return [f"note: reads {path}, which the config of {run} names" for path in outside(paths, run)]
+
+
 def resolve_link(path: Path) -> Path:
     """Return the target of a symbolic link; other paths are made absolute."""
     if descriptor_of(path) is not None:

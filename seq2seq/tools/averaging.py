@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import changed_keys
-from seq2seq.data.corpus import ParallelText, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, paths_of, read_pairs, usable
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.translator import Translator
@@ -23,7 +23,7 @@ from seq2seq.runs.run_config import provenance_of, that_change_weights, with_joi
 from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError, UserError, argument
-from seq2seq.runtime.files import PART_SUFFIX
+from seq2seq.runtime.files import PART_SUFFIX, outside_notes
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 from seq2seq.training import validation
 
@@ -49,7 +49,9 @@ def average(  # noqa: PLR0913
     valid = None
     notes = []
     try:
-        valid = read_pairs(checkpoints[0].config.data.valid)
+        files = checkpoints[0].config.data.valid
+        valid = read_pairs(files)
+        notes += outside_notes(paths_of(files).values(), paths[0].parent)
         usable(valid)  # raises if no pair has text
     except UserError as error:
         notes.append(f"note: no validation BLEU was measured: {error}")

@@ -62,6 +62,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "texts that a config names elsewhere are named, and quoted only on request": (
         "tools/analysis/test_report.py::test_text_from_elsewhere_is_quoted_only_on_request",
         "guarantees/test_strangers_folder.py::test_a_config_opens_nothing_that_is_not_named",
+        "tools/commands/test_average.py::test_validation_data_from_elsewhere_are_named",
         "runs/test_engine_folder_fuzzer.py::test_the_first_descriptions_of_the_fuzzer",
     ),
     "the client that has used least is the next": (

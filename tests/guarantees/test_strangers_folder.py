@@ -131,7 +131,7 @@ def check(words: list[str], strange_folder: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("command", ["translate", "evaluate", "report"])
+@pytest.mark.parametrize("command", ["translate", "evaluate", "report", "distill"])
 def test_a_config_opens_nothing_that_is_not_named(
     command: str,
     strange_folder: Path,
@@ -153,6 +153,7 @@ def test_a_config_opens_nothing_that_is_not_named(
         "translate": ["translate", "-m", str(run), "-i", str(line), "--device", "cpu"],
         "evaluate": ["evaluate", "-m", str(run), "--device", "cpu"],
         "report": ["report", str(run), "-o", "page.html", "--device", "cpu"],
+        "distill": ["distill", "-m", str(run), "-o", "made.tsv", "--overwrite", "--device", "cpu"],
     }[command]
     read = set()
     for path in leaves(config):

@@ -20,7 +20,7 @@ from seq2seq.cli.interruption import frozen_objects
 from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import write_errors
+from seq2seq.runtime.files import outside_notes, write_errors
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
@@ -88,6 +88,9 @@ def write_corpus(options: Options, values: Mapping[str, Any], translates_targets
     files = text, options.output, languages
     corpus = SyntheticCorpus(*files, translates_targets, search, options.beam)
     _check(corpus, options)
+    if options.input is None:
+        for note in outside_notes(corpus.inputs, Path(options.model[0])):
+            logger.info(note)
     count = sum(1 for _ in corpus.lines())
     checksums = corpus.checksums(options.model)
     how = config.decoding, arguments.model_options(options.loading)

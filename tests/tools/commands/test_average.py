@@ -155,6 +155,22 @@ def test_averaging_does_not_need_the_validation_data(run: Path, tmp_path: Path) 
     assert Translator.load(tmp_path / "new", device="cpu")
 
 
+def test_validation_data_from_elsewhere_are_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A config of a stranger may name any text; those of the current folder are expected."""
+    (work := tmp_path / "work").mkdir()
+    monkeypatch.chdir(work)
+    named = average([run], tmp_path / "new", "cpu", report=lambda _: None)
+    valid = load_config(run / "config.yaml").data.valid
+    texts = valid.src, valid.tgt
+    expected = [f"note: reads {path}, which the config of {run} names" for path in texts]
+    assert named[:2] == expected
+    monkeypatch.chdir(run.parent)
+    notes = average([run], tmp_path / "other", "cpu", report=lambda _: None)
+    assert not [note for note in notes if note.startswith("note: reads ")]
+
+
 def refused(*arguments: object) -> str:
     with pytest.raises(UserError) as caught:
         average(*arguments, report=lambda _: None)  # type: ignore[arg-type]
