@@ -34,7 +34,19 @@ def main(groups: Groups, arguments: Sequence[str]) -> int:
     _replace_closed_streams()
     _limit_spinning()
     with errors.arguments_spelled(option), console(), second_interrupt_ends():
-        return _run(groups, arguments)
+        try:
+            return _run(groups, arguments)
+        except Exception as error:
+            if not _is_interrupt(error):
+                raise
+            return _fail(["interrupted"], 128 + signal.SIGINT)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error: imports turn it into others, each in its own way."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _run(groups: Groups, arguments: Sequence[str]) -> int:

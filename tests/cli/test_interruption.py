@@ -75,9 +75,11 @@ def test_one_interrupt_while_it_loads_is_no_second_one() -> None:
 def test_the_first_interrupt_ends_an_import_that_ignores_it(name: str, tmp_path: Path) -> None:
     library = (
         "import time\n"
-        "print('imports', flush=True)\n"
+        "message = 'imports\\n'\n"
         "while True:\n"
         "    try:\n"
+        "        print(end=message, flush=True)\n"
+        "        message = ''\n"
         "        time.sleep(0.1)\n"
         "    except KeyboardInterrupt:\n"
         "        pass\n"
@@ -103,3 +105,19 @@ def test_an_interrupt_before_the_command_is_no_traceback(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("seq2seq.cli.main.main", interrupted)
     assert main(["translate"]) == 128 + signal.SIGINT
+
+
+def test_an_interrupt_that_an_import_turns_into_another_error_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So does Python, before 3.12, where a class is made, and the initialisation of C++ modules."""
+
+    def spoil(*_arguments: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as stop:
+            raise RuntimeError("Error calling __set_name__") from stop
+
+    monkeypatch.setattr("seq2seq.cli.main.parse", spoil)
+    assert main(["translate"]) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "seq2seq: error: interrupted\n"
