@@ -68,8 +68,8 @@ def _words(tokens: Sequence[str]) -> Iterator[range]:
     """
     starts = [place for place, token in enumerate(tokens) if place == 0 or token.startswith(SPACE)]
     for start, end in pairwise([*starts, len(tokens)]):
-        spelled = [place for place in range(start, end) if any(map(is_letter, tokens[place]))]
-        word = range(spelled[0], spelled[-1] + 1) if spelled else range(end, end)
+        letters = [place for place in range(start, end) if any(map(is_letter, tokens[place]))]
+        word = range(letters[0], letters[-1] + 1) if letters else range(end, end)
         if not all(map(_is_spaced, tokens[start:end])):
             word = range(end, end)
         yield from (range(place, place + 1) for place in range(start, word.start))
