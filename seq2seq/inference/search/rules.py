@@ -174,16 +174,21 @@ class KeepTokens(Rule):
 
     def __init__(self, ids: range) -> None:
         self.ids = ids
+        self._all = np.array(ids)
 
     def start(self, sentence: Sentence) -> tuple[Ids, Sentence]:
         return [*sentence.placeholders], sentence
 
     def after(self, state: tuple[Ids, Sentence], token: int) -> tuple[Ids, Sentence]:
-        return [missing for missing in state[0] if missing != token], state[1]
+        missing, sentence = state
+        if token not in missing:  # as most tokens
+            return state
+        return [other for other in missing if other != token], sentence
 
     def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
         missing, sentence = state
-        choice.forbid([token for token in self.ids if token not in missing])
+        unwanted = [token for token in self.ids if token not in missing] if missing else self._all
+        choice.forbid(unwanted)
         if missing and choice.is_bound:
             choice.forbid_if_others([EOS_ID])
         elif missing:
@@ -192,9 +197,9 @@ class KeepTokens(Rule):
     def missing(self, state: tuple[Ids, Sentence]) -> int:
         """Return the number of tokens that no phrase has."""
         missing, sentence = state
-        if not missing:
-            return 0
         phrases = sentence.lexical.phrases
+        if not (missing and phrases):
+            return len(missing)
         in_phrases = {token for phrase in phrases for token in phrase.tokens}
         return sum(token not in in_phrases for token in missing)
 
