@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path
 
 from seq2seq.runtime import files
@@ -42,9 +43,9 @@ def _marks_by_category() -> dict[str, str]:
     """Return brackets, quotation marks, dashes and other marks of Unicode, by their category."""
     by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": "", "Po": ""}
     # Those of scripts in use lie before the letters of Chinese, and among forms of other width.
-    characters = "".join(map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))))
-    categories = map(unicodedata.category, characters)
-    for character, category in zip(characters, categories, strict=True):
+    characters = map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0)))
+    for character in filterfalse(str.isalnum, filter(str.isprintable, characters)):
+        category = unicodedata.category(character)
         if category in by_category:
             by_category[category] += character
     return by_category

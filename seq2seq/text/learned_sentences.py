@@ -1,17 +1,15 @@
 """Ends of sentences of a training text, learned: abbreviations, ordinals and final marks."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from seq2seq.text.boundaries import BEFORE_WORDS
-from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES, SIGNS
-from seq2seq.text.final_marks import split_ending
+from seq2seq.text.characters import CLOSING, MARKS
+from seq2seq.text.final_marks import may_be_final, split_ending
 from seq2seq.text.sentences import NUMBER, word_key
 
-_NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 _DOTTED = re.compile(rf"(?<![^\s{BEFORE_WORDS}])([^\s{BEFORE_WORDS}]+)\.(?=\s+[{BEFORE_WORDS}]*\w)")
 _AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
@@ -61,12 +59,6 @@ def _final_symbol(line: str) -> str:
     symbol = text[-1:]
     word = text.rstrip(symbol).rstrip()
     return symbol if may_be_final(symbol) and word[-1:].isalpha() else ""
-
-
-def may_be_final(mark: str) -> bool:
-    """Return whether a mark or a symbol that ends no sentences elsewhere may end one."""
-    is_mark = mark != "" and unicodedata.category(mark) in ("Po", "Sm")
-    return is_mark and mark not in _NEVER_FINAL and not unicodedata.mirrored(mark)
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:

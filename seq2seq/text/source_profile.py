@@ -33,7 +33,7 @@ from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
-from seq2seq.text.sentences import SentenceHabits, count_sentences, split_sentences
+from seq2seq.text.sentences import SentenceHabits, are_words, count_sentences, split_sentences
 from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing, kind_of_mark
 
@@ -317,11 +317,10 @@ class SourceProfile:
         """
         if not self.known_words:
             return []
-        words = {
-            word.casefold(): word
-            for text in texts
-            for word in words_of(self.without_entities(text))
-        }
+        read_texts = list(map(self.without_entities, texts))
+        if all(are_words(text, self._known) for text in read_texts):  # as of most lines
+            return []
+        words = {word.casefold(): word for text in read_texts for word in words_of(text)}
         content = words.keys() - self._frequent
         unknown = [written for word, written in words.items() if word not in self._known]
         return unknown if 2 * len(unknown) >= len(content) else []

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from seq2seq.text.characters import PUNCTUATION, QUOTES, is_symbol
-from seq2seq.text.learned_sentences import may_be_final
+from seq2seq.text.final_marks import may_be_final
 from seq2seq.text.writing import Writing
 
 

@@ -94,10 +94,11 @@ class Writing:
 
     def _written_characters(self, text: str) -> Iterator[str]:
         base = " "  # the last character that is neither a mark nor a lengthening of a word
-        last = max((place for place, c in enumerate(text) if c.isalnum()), default=-1)
+        last = next((place for place in reversed(range(len(text))) if text[place].isalnum()), -1)
         for place, character in enumerate(text):
             is_in_address = character in "!?:" and text[place + 1 : place + 2].isalnum()
-            if is_in_address or (character == "." and place < last):  # or in a number
+            is_in_number = character == "." and place < last
+            if character in self._characters or is_in_address or is_in_number:
                 yield character
             else:
                 yield self._written(character, self._has_optional_marks(base))

@@ -174,16 +174,23 @@ class KeepTokens(Rule):
 
     def __init__(self, ids: range) -> None:
         self.ids = ids
+        self._all = np.array(ids)
 
     def start(self, sentence: Sentence) -> tuple[Ids, Sentence]:
         return [*sentence.placeholders], sentence
 
     def after(self, state: tuple[Ids, Sentence], token: int) -> tuple[Ids, Sentence]:
-        return [name for name in state[0] if name != token], state[1]
+        missing_names, sentence = state
+        if token not in missing_names:  # as most tokens
+            return state
+        return [name for name in missing_names if name != token], sentence
 
     def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
         missing_names, sentence = state
-        choice.forbid([token for token in self.ids if token not in missing_names])
+        unwanted = self._all
+        if missing_names:
+            unwanted = [token for token in self.ids if token not in missing_names]
+        choice.forbid(unwanted)
         if missing_names and choice.is_bound:
             choice.forbid_if_others([EOS_ID])
         elif missing_names:
@@ -192,9 +199,9 @@ class KeepTokens(Rule):
     def missing(self, state: tuple[Ids, Sentence]) -> int:
         """Return the number of tokens that no phrase has."""
         missing_names, sentence = state
-        if not missing_names:
-            return 0
         phrases = sentence.lexical.phrases
+        if not (missing_names and phrases):
+            return len(missing_names)
         in_phrases = {token for phrase in phrases for token in phrase.tokens}
         return sum(token not in in_phrases for token in missing_names)
 
