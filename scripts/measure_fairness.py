@@ -90,6 +90,10 @@ def makers(lines: Sequence[str], target: str) -> dict[str, Make]:
     line = usual[:CHARACTERS]
     pairs = [(word, word) for word in _words(CHARACTERS // 2)]
     page = ("".join(f"<p>{line[:20]} <b>a</b></p>" for line in lines) * 99)[:CHARACTERS]
+    rare = [
+        " ".join(chr(0x4E00 + 7 * (line * place % 2_900)) * 2 for place in range(1, 20))
+        for line in range(1, 170)
+    ]
     broken = b'{"text": [' + b'"a",' * (BODY // 4)
 
     def text() -> list[str]:
@@ -101,6 +105,7 @@ def makers(lines: Sequence[str], target: str) -> dict[str, Make]:
         "usual text": lambda: v1(text()),
         "one long line": lambda: v1(line),
         "one long word": lambda: v1("x" * CHARACTERS),
+        "unusual characters": lambda: v1(rare),
         "many lines": lambda: v1(["a"] * 490),
         "samples": lambda: v1(["a b"] * 12, sampling={"samples": 100}),
         "samples of a long line": lambda: v1(line[:240], sampling={"samples": 100}),

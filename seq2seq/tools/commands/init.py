@@ -176,7 +176,10 @@ def _data(options: Options, texts: "dict[str, ParallelFiles]") -> "DataConfig":
 def _hold_out(
     options: Options, files: "ParallelFiles", inputs: Sequence[Path]
 ) -> "dict[str, ParallelFiles]":
-    """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
+    """Divide a text; return the files of train and valid, in a new folder; raises UserError.
+
+    What the same command wrote before it was killed is no file that it would have to overwrite.
+    """
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.tools.corpora import splitting
 
@@ -186,10 +189,14 @@ def _hold_out(
     for path in (*outputs["train"], *outputs["valid"]):
         if any(same_file(name, source) for name in (path, part_of(path)) for source in inputs):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
-        check_replaced(path, options.overwrite)
+        check_replaced(path, overwrite=True)  # raises if it is no regular file
     sizes = {"valid": options.hold_out, "test": 0}
     names = {"valid": "--hold-out"}
     division = splitting.divide(iter_pairs(files), sizes, _SEED, source_name(files), names)
+    for part, paths in outputs.items():
+        for side, path in enumerate(paths):
+            is_ours = path.exists() and splitting.holds_part(path, files, division, part, side)
+            check_replaced(path, options.overwrite or is_ours)
     with made_folders(outputs["train"]):
         splitting.write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}

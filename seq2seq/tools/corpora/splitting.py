@@ -8,6 +8,7 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,6 +115,17 @@ def write_parts(
                 writers[part](*pair)
         if written != len(division.parts):
             raise errors.UserError(f"{source_name(files)}: changed while being read. Try again")
+
+
+def holds_part(
+    path: Path, files: "ParallelFiles", division: Division, part: str, side: int
+) -> bool:
+    """Return whether a text file has a side (0 or 1) of a part, as `write_parts` writes it."""
+    number = PARTS.index(part)
+    pairs = zip(division.parts.tolist(), iter_pairs(files), strict=False)
+    expected = (f"{pair[side]}\n".encode() for own, pair in pairs if own == number)
+    with path.open("rb") as lines:
+        return all(line == text for line, text in zip_longest(lines, expected))
 
 
 def _choose(

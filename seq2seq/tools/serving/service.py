@@ -326,7 +326,9 @@ class Service:
         """Return translations, as the queue does; if the client disconnects, drop its lines."""
         request.state.pair = self._names[search.translator]
         request.state.lines = len(lines)
-        request.state.characters = sum(len(line.text) for line in lines)
+        characters = sum(len(line.text) for line in lines)
+        request.state.characters = characters
+        lines = await self.work(request, characters, search.with_tokens, lines)
         waiting = self.queue.translate(search, lines, self.limits.seconds, sharer_of(request))
         answer = asyncio.ensure_future(waiting)
         gone = asyncio.ensure_future(_disconnected(request))

@@ -26,6 +26,7 @@ BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 REQUEST_LINES = 16  # lines of a request in a batch that others want to join
 CLIENT_CHARACTERS = 256  # of a client in a batch while another one waits
 CONTESTED_CHARACTERS = 2_048  # of all clients in such a batch
+TOKEN_CHARACTERS = 3  # that a token counts as: an unknown character is three tokens
 LINE_CHARACTERS = 20  # that a line counts as at least: its search has steps and a beginning
 _CONSTRAINED = 3  # times the work of a usual line
 _SAMPLED = 2  # times the work of a hypothesis of beam search
@@ -43,6 +44,7 @@ class QueuedLine(NamedTuple):
     prefix: str = ""
     phrases: Sequence[str] = ()
     prepared: PreparedLine | None = None  # for search, once it has been checked
+    tokens: int = 0  # of the text, once they have been counted
 
     @property
     def characters(self) -> int:
@@ -52,7 +54,9 @@ class QueuedLine(NamedTuple):
     @property
     def cost(self) -> int:
         """Return the number of characters that the line counts as; a blank one is not searched."""
-        return max(self.characters, LINE_CHARACTERS) if self.text.strip() else self.characters
+        if not self.text.strip():
+            return self.characters
+        return max(self.characters, LINE_CHARACTERS, TOKEN_CHARACTERS * self.tokens)
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ class Search:
             line._replace(prepared=prepared_line)
             for line, prepared_line in zip(lines, prepared, strict=True)
         ]
+
+    def with_tokens(self, lines: Sequence[QueuedLine]) -> list[QueuedLine]:
+        """Return the lines with the number of tokens of each, by which its search grows."""
+        encoded = self.translator.vocabularies.src.encode([line.text for line in lines])
+        return [line._replace(tokens=len(ids)) for line, ids in zip(lines, encoded, strict=True)]
 
     def arguments(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
         """Return the arguments by which the translator searches these lines."""

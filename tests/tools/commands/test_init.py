@@ -194,6 +194,29 @@ def test_files_are_replaced_only_on_request(capsys: pytest.CaptureFixture[str]) 
     assert load_config("my.yaml").name == "my"
 
 
+@pytest.mark.usefixtures("_measured")
+def test_held_out_text_of_a_killed_call_is_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The config is written last: without it, the same command divides the text again."""
+    arguments = ["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
+    assert main(arguments) == 0
+    contents = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    Path("my.yaml").unlink()
+    Path("my-data/valid.de").unlink()
+    assert main(arguments) == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == contents
+    Path("my.yaml").unlink()
+    for name, changed in (("train.en", "a line more\n"), ("valid.de", "")):
+        path = Path("my-data", name)
+        complete = path.read_text(encoding="utf-8")
+        path.write_text(complete + changed if changed else complete[:-2], encoding="utf-8")
+        assert main(arguments) == 2
+        assert f"my-data/{name}: exists; pass --overwrite" in capsys.readouterr().err
+        path.write_text(complete, encoding="utf-8")
+    assert main(arguments) == 0
+
+
 @pytest.mark.parametrize("name", ["train.de", "valid.en", "train.de.part"])
 @pytest.mark.parametrize("kind", ["itself", "link", "hard"])
 def test_held_out_text_replaces_no_input(

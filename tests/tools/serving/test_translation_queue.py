@@ -22,7 +22,15 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.serving import translation_queue
-from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
+from seq2seq.tools.serving.service import LanguagePairs
+from seq2seq.tools.serving.translation_queue import (
+    CLIENT_CHARACTERS,
+    LINE_CHARACTERS,
+    TOKEN_CHARACTERS,
+    QueuedLine,
+    Search,
+    TranslationQueue,
+)
 
 
 class Echo:
@@ -382,6 +390,29 @@ def test_lines_of_costly_searches_are_taken_one_by_one_while_others_wait() -> No
     assert [echo.batches[number] for number in costly] == [["a"], ["b"], ["c"]]
     between = {next_number - number for number, next_number in itertools.pairwise(costly)}
     assert min(between) > 1  # the other client's lines
+
+
+def test_lines_of_many_tokens_count_by_them(tiny_pairs: LanguagePairs) -> None:
+    """An unknown character is three bytes, each a token: a batch has fewer such lines."""
+    request = Search(next(iter(tiny_pairs.values())))
+    usual, rare, blank = request.with_tokens(lines_of("ba lo mi", "\u4e00 " * 30, " "))
+    assert usual.cost == max(LINE_CHARACTERS, TOKEN_CHARACTERS * usual.tokens)
+    assert rare.tokens >= 3 * 30
+    assert rare.cost == TOKEN_CHARACTERS * rare.tokens > 4 * rare.characters
+    assert blank.cost == blank.characters
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        rare_lines = [QueuedLine(text, tokens=CLIENT_CHARACTERS) for text in "abc"]
+        slow = asyncio.create_task(queue.translate(search(echo), rare_lines, 60, "slow"))
+        usual_lines = lines_of(*"x" * 200)
+        quick = asyncio.create_task(queue.translate(search(echo), usual_lines, 60, "quick"))
+        await until_waiting(queue, 204)
+        echo.open.set()
+        await asyncio.gather(first, slow, quick)
+
+    _, echo, _ = run(body)
+    assert all(len({*"abc"}.intersection(batch)) <= 1 for batch in echo.batches)
 
 
 def test_clients_share_the_time_of_searches_however_their_characters_are_counted() -> None:
