@@ -102,6 +102,19 @@ def is_lower(character: str) -> bool:
     return character.islower() and character.title() != character
 
 
+def are_capitals(text: str) -> bool:
+    """Return whether a text has letters, and all of them are capitals.
+
+    One in a script without capitals has none, also with an abbreviation such as BBC.
+    """
+    return text.isupper() and are_cased(text)
+
+
+def are_cased(text: str) -> bool:
+    """Return whether no letter of a text is of a script without capitals."""
+    return text.isascii() or not any(unicodedata.category(c) == "Lo" for c in text)
+
+
 def is_wide(character: str) -> bool:
     """Return whether a character is of the width of an ideograph, or a narrow form of one."""
     return unicodedata.east_asian_width(character) in ("F", "H", "W")

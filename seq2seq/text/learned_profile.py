@@ -257,13 +257,24 @@ def _with_labels_and_tails(profile: SourceProfile, text: _TrainingText) -> Sourc
 def _with_first_letters(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
     """Add with which capitals lines begin."""
     letters = Counter(filter(None, map(first_letter, text.src.lines)))
-    capitals = {letter: count for letter, count in letters.items() if letter.isupper()}
+    capitals = _capitals_of(letters)
     least = (1 - LOWER) * max(1, letters.total())
     return replace(
         profile,
-        begins_in_capitals=sum(capitals.values()) >= least,
-        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
+        begins_in_capitals=capitals.total() >= least,
+        initials=_most_frequent_first(capitals),
+        tgt_initials=_most_frequent_first(
+            _capitals_of(Counter(filter(None, map(first_letter, text.tgt.lines))))
+        ),
     )
+
+
+def _capitals_of(letters: Counter[str]) -> Counter[str]:
+    return Counter({letter: count for letter, count in letters.items() if letter.isupper()})
+
+
+def _most_frequent_first(letters: Counter[str]) -> str:
+    return "".join(sorted(letters, key=lambda letter: (-letters[letter], letter)))
 
 
 def _with_case(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
