@@ -114,4 +114,5 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "brackets": or_,
     "line_ends": lambda first, second: "".join(_known_union(first, second)),
     "tgt_initials": lambda first, second: "".join(_union(first, second)),
+    "pause_marks": lambda first, second: "".join(mark for mark in first if mark in second),
 }

@@ -102,6 +102,7 @@ class SourceProfile:
     brackets: bool = True  # has lines in brackets
     line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
     tgt_initials: str = ""  # as `initials`, of the translations
+    pause_marks: str = ""  # of Unicode's final marks, those within lines, as `find_pauses` says
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -131,6 +132,7 @@ class SourceProfile:
             words=self._known if self.known_words else None,
             joins_stops="." in self.joined_marks,
             ordinal_words=frozenset(self.ordinal_words),
+            pause_marks=self.pause_marks,
         )
 
     def copies(self, line: str) -> bool:

@@ -30,7 +30,7 @@ _GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
 def kind_of_mark(mark: str) -> str:
     """Return which kind of sentence a mark ends, "" for one that ends none in most texts."""
     name = unicodedata.name(mark, "")
-    if "QUESTION MARK" in name and "INVERTED" not in name:
+    if ("QUESTION MARK" in name or "INTERROBANG" in name) and "INVERTED" not in name:
         return "question"
     if "EXCLAMATION MARK" in name and "INVERTED" not in name:
         return "exclamation"

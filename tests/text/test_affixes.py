@@ -10,7 +10,23 @@ from seq2seq.text.sentences import NUMBER, split_sentences
 
 @pytest.mark.parametrize(
     "label",
-    ["1. ", "12.3. ", "(4) ", "II. ", "a) ", "Q: ", "#cats ", "@ann ", "• ", "- ", "→ ", "😀 "],
+    [
+        "1. ",
+        "12.3. ",
+        "(4) ",
+        "II. ",
+        "a) ",
+        "Q: ",
+        "#cats ",
+        "@ann ",
+        "• ",
+        "- ",
+        "→ ",
+        "😀 ",
+        "❶ ",
+        "፩. ",
+        "1\ufe0f\u20e3 ",
+    ],
 )
 def test_labels_and_symbols_before_a_sentence_are_set_aside(label: str) -> None:
     assert split_affixes(f"{label}The red car is old.") == (label, "The red car is old.", "")

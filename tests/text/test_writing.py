@@ -208,7 +208,7 @@ def test_lines_of_a_training_text_stay_as_they_are() -> None:
 
 
 def test_kinds_of_marks() -> None:
-    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e"} == {"question"}
+    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e\u203d"} == {"question"}
     assert {kind_of_mark(mark) for mark in "!\uff01\u07f9"} == {"exclamation"}
     assert {kind_of_mark(mark) for mark in ".\u3002\u0964\u0589\u17d4"} == {"statement"}
     assert {kind_of_mark(mark) for mark in ",\u00bf\u00a1a"} == {""}
