@@ -9,6 +9,7 @@ from typing import NamedTuple
 from seq2seq.text.boundaries import FRENCH_CLOSING, RAISED
 from seq2seq.text.characters import (
     AFTER_MARKS,
+    LABEL_MARKS,
     MARKS,
     OPENING,
     PARTNERS,
@@ -141,7 +142,9 @@ def _end_of_number(text: str) -> int:
         if not (is_single or is_number_label(number)):
             continue
         following = text[end:].lstrip()
-        is_usual = not is_single and unicodedata.normalize("NFKC", number) == number
+        is_symbol = is_single and unicodedata.bidirectional(number) == "ON"  # and no Ethiopic digit
+        is_own = number[-1] in LABEL_MARKS
+        is_usual = unicodedata.normalize("NFKC", number) == number and not (is_symbol or is_own)
         if following[:1].isalpha() and not (is_usual and is_spaced(following[0])):
             return len(text) - len(following)
     return 0

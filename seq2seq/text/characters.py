@@ -74,6 +74,13 @@ QUOTES = (
 APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 COMMAS = "".join(c for c in OTHER_PUNCTUATION if "COMMA" in unicodedata.name(c).split())
+# After the number of an item, in lists of scripts with a full stop or a comma of their own.
+LABEL_MARKS = "".join(
+    mark
+    for mark in (*SENTENCE_TERMINALS, *COMMAS)
+    if unicodedata.name(mark, "").endswith(("FULL STOP", "DANDA", "IDEOGRAPHIC COMMA"))
+    and not mark.isascii()
+)
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji

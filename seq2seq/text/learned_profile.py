@@ -282,7 +282,8 @@ def _capitals_of(letters: Counter[str]) -> Counter[str]:
 
 
 def _most_frequent_first(letters: Counter[str]) -> str:
-    return "".join(sorted(letters, key=lambda letter: (-letters[letter], letter)))
+    """Return the letters; of equally frequent ones, the I with a dot before the usual one."""
+    return "".join(sorted(letters, key=lambda letter: (-letters[letter], -ord(letter))))
 
 
 def _with_case(profile: SourceProfile, text: _TrainingText) -> SourceProfile:

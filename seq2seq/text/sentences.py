@@ -12,7 +12,9 @@ from seq2seq.text.boundaries import BEFORE_WORDS, boundaries, end_of_symbols, ma
 from seq2seq.text.characters import (
     CLOSING,
     COMMAS,
+    LABEL_MARKS,
     MARKS,
+    OPENING,
     PARTNERS,
     QUOTES,
     SIGNS,
@@ -25,6 +27,7 @@ from seq2seq.text.names.words import is_shortened
 
 MAX_NUMBER_LABEL = 8  # characters
 _CLOSING = re.escape(CLOSING)
+_OPENING_MARKS = frozenset(OPENING) - frozenset(QUOTES)  # that close nothing at once after a mark
 _PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 # Titles and abbreviations of languages in Latin script, without their full stop.
@@ -296,6 +299,8 @@ def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words 
     """
     start = boundary.start()
     mark = boundary["joined"]
+    while line[end : end + 1] in _OPENING_MARKS:
+        end += 1
     if not line[end : end + 1].isalpha():
         return False
     may_shorten = mark == "." and end == boundary.end()  # as in Thai, which has no spaces
@@ -416,7 +421,11 @@ def is_number_label(text: str) -> bool:
 def _number_label() -> re.Pattern[str]:
     """Return the pattern of a number in a label, or of a letter that is no ideograph."""
     return re.compile(
-        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+        rf"""\s*(?:
+            [(\[]?(?:\d{{1,4}}(?:\.\d{{1,3}})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{{2,5}})[.)\]]
+            |\d{{1,4}}[{LABEL_MARKS}]
+        )""",
+        re.VERBOSE,
     )
 
 

@@ -110,6 +110,8 @@ def test_labels_titles_and_addresses_end_no_sentence(text: str) -> None:
         ".\u2013 ",
         ".\u200f ",
         ".\u200b",
+        ".(",
+        ".\u00bf",
         " (1) ",
         " @name ",
         " ; ",
