@@ -130,7 +130,7 @@ def _of_any_place(full: str, begins_none: str) -> str:
 
 def _between_words(begins_none: str) -> str:
     """Return the pattern of a mark between two words, without white space after it."""
-    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
+    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?\u2026] ) (?= [^\s\d{begins_none}] )"
 
 
 @cache

@@ -294,25 +294,28 @@ def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words 
     """Return whether a mark without a space after it ends a sentence; the next word is at `end`.
 
     It does between letters of scripts without spaces, or without capitals but for a full stop with
-    no symbol after it, and before a capital, but in no address. A space may be before the mark, on
-    the wrong side.
+    no symbol after it, and, as an ellipsis does, before a capital, but in no address. A space may
+    be before the mark, on the wrong side.
     """
-    start = boundary.start()
     mark = boundary["joined"]
+    stops = _stops_before(line, boundary.start())
+    start = boundary.start() - stops
     while line[end : end + 1] in _OPENING_MARKS:
         end += 1
-    if not line[end : end + 1].isalpha():
+    if start == 0 or not line[end : end + 1].isalpha():
         return False
+    is_ellipsis = stops > 0 or mark == "\N{HORIZONTAL ELLIPSIS}"
     may_shorten = mark == "." and end == boundary.end()  # as in Thai, which has no spaces
     if line[start - 1].isspace():
         start -= 1
         following_word = _word_from().match(line, end)
         if following_word is None or not begins_sentence(mark, following_word[0], words):
             return False
-    if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
-        return not may_shorten or is_wide(line[end])
-    if not may_shorten and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
-        return True
+    if not is_ellipsis:
+        if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
+            return not may_shorten or is_wide(line[end])
+        if not may_shorten and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
+            return True
     word = line[max(0, start - 2) : start]
     following = line[end + 1 : end + 2]
     is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
@@ -321,6 +324,12 @@ def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words 
     before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
     after = line[end : end + MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")
+
+
+def _stops_before(line: str, end: int) -> int:
+    """Return how many full stops are before a place, as in an ellipsis."""
+    before = line[max(0, end - MAX_ADDRESS) : end]
+    return len(before) - len(before.rstrip("."))
 
 
 def begins_sentence(mark: str, word: str, words: Words | None) -> bool:
