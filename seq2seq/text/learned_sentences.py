@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from seq2seq.text.boundaries import BEFORE_WORDS
-from seq2seq.text.characters import CLOSING, MARKS
+from seq2seq.text.characters import CLOSING, MARKS, SENTENCE_TERMINALS
 from seq2seq.text.final_marks import may_be_final, split_ending
 from seq2seq.text.sentences import NUMBER, word_key
 
+_NON_ASCII_TERMINALS = frozenset(c for c in SENTENCE_TERMINALS if not c.isascii())
+OFTEN = 0.05  # share of lines with a mark within them from which their number of sentences matters
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 _DOTTED = re.compile(rf"(?<![^\s{BEFORE_WORDS}])([^\s{BEFORE_WORDS}]+)\.(?=\s+[{BEFORE_WORDS}]*\w)")
 _AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
@@ -51,6 +53,22 @@ def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
             if count >= END_SHARE * runs:
                 marks.append(2 * mark if 2 * twice > count else mark)
     return "".join(sorted(marks))
+
+
+def find_pauses(lines: Sequence[str], endings: Iterable[str]) -> str:
+    """Return the marks that end statements to Unicode, but no line of a text that often has them.
+
+    Such as the Burmese comma, in a text most of whose lines end in another of these marks.
+    """
+    ends = Counter(ending.strip()[:1] for ending in endings)
+    has_marks = 2 * sum(ends[mark] for mark in SENTENCE_TERMINALS) >= len(lines)
+    within = Counter(chain.from_iterable(map(_NON_ASCII_TERMINALS.intersection, lines)))
+    pauses = (
+        mark
+        for mark, count in within.items()
+        if count >= OFTEN * len(lines) and ends[mark] <= UNMARKED * count
+    )
+    return "".join(sorted(pauses)) if has_marks else ""
 
 
 def _final_symbol(line: str) -> str:

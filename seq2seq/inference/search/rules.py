@@ -187,10 +187,10 @@ class KeepTokens(Rule):
 
     def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
         missing_names, sentence = state
-        unwanted = self._all
         if missing_names:
-            unwanted = [token for token in self.ids if token not in missing_names]
-        choice.forbid(unwanted)
+            choice.forbid([token for token in self.ids if token not in missing_names])
+        else:
+            choice.forbid(self._all)
         if missing_names and choice.is_bound:
             choice.forbid_if_others([EOS_ID])
         elif missing_names:

@@ -11,6 +11,8 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
+from seq2seq.text.characters import are_capitals
+
 # Noncharacters of Unicode, meant for internal use: no text contains them.
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
 _PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
@@ -106,7 +108,7 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
     lower = Counter[str]()
     capitalised = Counter[str]()
     for line in lines:
-        for word in () if line.isupper() else source_words(line):
+        for word in () if are_capitals(line) else source_words(line):
             if word.capitalised:
                 capitalised[word.text] += 1
             else:
