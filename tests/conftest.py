@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+os.environ.setdefault("GOMP_SPINCOUNT", "100")  # several threads hardly wait on shared cores
 sys.modules["torch.utils.tensorboard"] = None  # type: ignore[assignment]  # see `tensorboard`
 # No example fails because other programs keep the machine busy.
 settings.register_profile(

@@ -35,8 +35,8 @@ class AttentionMap(NamedTuple):
 
     def headings(self) -> tuple[str, ...]:
         """Return source, translation, model and head, if any, safe for XML and for one line."""
-        further = filter(None, (legible(self.model), self.head))
-        return legible(self.source), legible(self.translation), *further
+        more_headings = filter(None, (legible(self.model), self.head))
+        return legible(self.source), legible(self.translation), *more_headings
 
 
 Heads = NDArray[np.float32] | None  # weights [M, T, S] of M heads
@@ -54,14 +54,14 @@ def part_maps(
     translations = entry.part_texts if len(blocks) > 1 else (entry.text,)
     row = column = 0
     for number, (block, of_heads) in enumerate(zip(blocks, heads, strict=True)):
-        below = row + block.shape[0]
+        bottom = row + block.shape[0]
         right = column + block.shape[1]
         src = src_tokens[column:right]
-        tgt = entry.tokens[row:below]
+        tgt = entry.tokens[row:bottom]
         source = sources[number] if len(sources) == len(blocks) else text_of(src)
         translation = translations[number] if translations else text_of(tgt)
         yield AttentionMap(source, translation, src, tgt, block), of_heads
-        row = below
+        row = bottom
         column = right
 
 

@@ -33,8 +33,8 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
     parts = [f"<style>{style()}</style>"]
     for attention in maps:
         source, *texts = map(escape, attention.headings())
-        below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
-        parts.append(f'<div dir="auto">{source}</div>{below}')
+        lines_below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
+        parts.append(f'<div dir="auto">{source}</div>{lines_below}')
         if attention.weights.size > MAX_CELLS:
             size = "{} by {} tokens".format(*attention.weights.shape)
             parts.append(f"<div>attention weights of {size}: too many to show</div>")

@@ -150,12 +150,12 @@ def _scored_line(loaded: LoadedModel, pair: _EncodedPair, log_probs: list[float]
     norm = length_penalty(np.array(len(log_probs)), loaded.decoding.length_penalty)
     src, tgt, names = loaded.vocabularies
     src_ids, tgt_ids = pair.ids
-    spelled = names.spellings(pair.source) if names else {}
+    spellings = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),
         total,
         with_names(src.tokens([*src_ids, EOS_ID]), pair.source.names),
-        with_names(tgt.tokens([*tgt_ids, EOS_ID]), spelled),
+        with_names(tgt.tokens([*tgt_ids, EOS_ID]), spellings),
         log_probs,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.engines.engine import Array
 from seq2seq.inference.search.interface import Hypothesis
-from seq2seq.text.characters import SPACE, is_letter, is_spaced
+from seq2seq.text.characters import SPACE, is_in_word, is_letter, is_spaced
 from seq2seq.text.glossary import Term
 from seq2seq.text.line import Part
 
@@ -35,8 +35,9 @@ def placed(
     spans = _token_spans(part.terms, part.text, vocabularies.src.tokens(source))
     if weights is None or spans is None or UNK_ID in tokens:
         return None
-    words = list(_words(vocabularies.tgt.tokens(tokens)))
-    places = _places(weights[: len(tokens)], words, spans)
+    written = vocabularies.tgt.tokens(tokens)
+    is_word = np.array([any(map(is_in_word, token)) for token in written], bool)
+    places = _places(weights[: len(tokens)] * is_word[:, None], list(_words(written)), spans)
     if places is None:
         return None
     targets = vocabularies.tgt.encode([term.target for term in part.terms])
@@ -64,18 +65,23 @@ def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> lis
 def _words(tokens: Sequence[str]) -> Iterator[range]:
     """Yield the tokens of words as they are written, between spaces, such as L'homme.
 
-    Marks around a word are apart, and so are tokens of scripts without spaces.
+    Marks around a word are apart, and so are tokens of scripts without spaces. A space that is a
+    token belongs to the one after it.
     """
     starts = [place for place, token in enumerate(tokens) if place == 0 or token.startswith(SPACE)]
-    for start, end in pairwise([*starts, len(tokens)]):
-        spelled = [place for place in range(start, end) if any(map(is_letter, tokens[place]))]
-        word = range(spelled[0], spelled[-1] + 1) if spelled else range(end, end)
+    for space, end in pairwise([*starts, len(tokens)]):
+        start = space + 1 if tokens[space] == SPACE and space + 1 < end else space
+        letters = [place for place in range(start, end) if any(map(is_letter, tokens[place]))]
+        word = range(letters[0], letters[-1] + 1) if letters else range(end, end)
         if not all(map(_is_spaced, tokens[start:end])):
             word = range(end, end)
-        yield from (range(place, place + 1) for place in range(start, word.start))
-        if word:
-            yield word
-        yield from (range(place, place + 1) for place in range(word.stop, end))
+        ranges = [
+            *(range(place, place + 1) for place in range(start, word.start)),
+            *([word] if word else []),
+            *(range(place, place + 1) for place in range(word.stop, end)),
+        ]
+        yield range(space, ranges[0].stop)
+        yield from ranges[1:]
 
 
 def _is_spaced(token: str) -> bool:

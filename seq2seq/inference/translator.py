@@ -312,8 +312,8 @@ class Translator:
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
-            more = f"increase {argument('beam_size')} or {argument('samples')}"
-            text = f"there is only one translation to choose from; {more}"
+            remedy = f"increase {argument('beam_size')} or {argument('samples')}"
+            text = f"there is only one translation to choose from; {remedy}"
             raise UserError(text, argument="mbr", value=settings.mbr)
         if size % settings.groups:
             text = f"must divide the beam size ({size})"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from seq2seq.text.boundaries import FRENCH_CLOSING, RAISED
 from seq2seq.text.characters import (
     AFTER_MARKS,
+    LABEL_MARKS,
     MARKS,
     OPENING,
     PARTNERS,
@@ -106,15 +107,26 @@ def _end_of_head(text: str) -> int:
     if end:
         return end
     for match in _UNSPACED.finditer(text):
-        if any(c.isalnum() or c in OPENING or is_placeholder(c) for c in match[0]):
+        if not _is_keycap(match[0]) and any(map(_is_of_text, match[0])):
             start = match.start() + _end_of_bullet(match[0])
             return 0 if is_blank(text[:start]) else start
     return 0
 
 
+def _is_keycap(word: str) -> bool:
+    """Return whether a word is an emoji of a digit on a key."""
+    return word.endswith("\N{COMBINING ENCLOSING KEYCAP}")
+
+
+def _is_of_text(character: str) -> bool:
+    """Return whether a character is no symbol: a letter, a digit, a bracket or a name."""
+    return character.isalnum() or character in OPENING or is_placeholder(character)
+
+
 def _is_initial(label: re.Match[str]) -> bool:
     """Return whether a letter with a full stop may be the initial of a name."""
-    return label["letter"] is not None and not is_lower(label["letter"])
+    letter = label["letter"] or ""
+    return letter.isalpha() and not is_lower(letter)  # and no digit, such as Ethiopic ones
 
 
 def _end_of_number(text: str) -> int:
@@ -130,7 +142,9 @@ def _end_of_number(text: str) -> int:
         if not (is_single or is_number_label(number)):
             continue
         following = text[end:].lstrip()
-        is_usual = unicodedata.normalize("NFKC", number) == number
+        is_symbol = is_single and unicodedata.bidirectional(number) == "ON"  # and no Ethiopic digit
+        is_own = number[-1] in LABEL_MARKS
+        is_usual = unicodedata.normalize("NFKC", number) == number and not (is_symbol or is_own)
         if following[:1].isalpha() and not (is_usual and is_spaced(following[0])):
             return len(text) - len(following)
     return 0

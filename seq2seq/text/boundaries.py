@@ -14,6 +14,7 @@ from seq2seq.text.characters import (
     INITIAL_QUOTES,
     MARKS,
     OPENING,
+    PUNCTUATION,
     QUOTES,
 )
 
@@ -26,6 +27,9 @@ BEFORE_WORDS = re.escape(OPENING + FINAL_QUOTES)
 _AFTER_MARKS = re.escape(AFTER_MARKS)
 _QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
+# A symbol such as an emoji, or what is invisible: neither a word nor a mark of punctuation.
+_SYMBOL = rf"[^\w\s\x00-\x7f{re.escape(PUNCTUATION)}]"
+_JOINED_TO_MARK = rf"{_SYMBOL} | [{_DASHES}] | \[\d{{1,3}}\]"  # at once after it, before a space
 FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
 # Ends that no space has to follow: of scripts without spaces, and others that no word contains.
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
@@ -76,9 +80,10 @@ def _boundary(further_marks: str) -> re.Pattern[str]:
 def _before_space(marks: str, begins_none: str) -> str:
     """Return the pattern of marks before white space, and of what is around both.
 
-    What closes a sentence are quotation marks, brackets and the signs of notes.
+    What closes a sentence are quotation marks, brackets, the signs of notes, and symbols or dashes
+    that are joined to it.
     """
-    closing = rf"[{_AFTER_MARKS}{_NOTES}] | \[\d{{1,3}}\] | {FRENCH_CLOSING}"
+    closing = rf"[{_AFTER_MARKS}{_NOTES}] | {_JOINED_TO_MARK} | {FRENCH_CLOSING}"
     opening = rf"""[{BEFORE_WORDS}] | (?<=[{INITIAL_QUOTES}])\s | (?<=\s["'])\s"""
     return rf"""
         (?<![{_BRACKETS}{marks}])
@@ -95,20 +100,28 @@ def _before_space(marks: str, begins_none: str) -> str:
     """
 
 
+@cache
+def _joined_to_mark() -> re.Pattern[str]:
+    return re.compile(rf"(?: {_JOINED_TO_MARK} )*+", re.VERBOSE)
+
+
+def end_of_symbols(line: str, start: int) -> int:
+    """Return the end of the symbols, dashes and bracketed numbers that begin at a place."""
+    symbols = _joined_to_mark().match(line, start)
+    return start if symbols is None else symbols.end()
+
+
 def _beyond_ascii(marks: str) -> str:
     return re.escape("".join(mark for mark in marks if not mark.isascii()))
 
 
 def _of_any_place(full: str, begins_none: str) -> str:
-    """Return the pattern of marks that no word contains, with brackets before other brackets.
-
-    A variation selector belongs to its mark.
-    """
+    """Return the pattern of marks that no word contains, with brackets before other brackets."""
     return rf"""
         (?<![{full}])
         (?P<unspaced> [{full}]++ )
         (?:
-            (?= [{_OPENING}]* [^\s{begins_none}\ufe0e\ufe0f] )
+            (?= [{_OPENING}]* [^\s{begins_none}] )
         |
             [{_CLOSING}]+ (?=[{_OPENING}])
         )
@@ -117,7 +130,7 @@ def _of_any_place(full: str, begins_none: str) -> str:
 
 def _between_words(begins_none: str) -> str:
     """Return the pattern of a mark between two words, without white space after it."""
-    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?] ) (?= [^\s\d{begins_none}] )"
+    return rf"(?: (?<=\S) | (?<=\S\s) ) (?P<joined> [.!?\u2026] ) (?= [^\s\d{begins_none}] )"
 
 
 @cache

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path
 
 from seq2seq.runtime import files
@@ -42,9 +43,9 @@ def _marks_by_category() -> dict[str, str]:
     """Return brackets, quotation marks, dashes and other marks of Unicode, by their category."""
     by_category = {"Ps": "", "Pe": "", "Pi": "", "Pf": "", "Pd": "", "Po": ""}
     # Those of scripts in use lie before the letters of Chinese, and among forms of other width.
-    characters = "".join(map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0))))
-    categories = map(unicodedata.category, characters)
-    for character, category in zip(characters, categories, strict=True):
+    characters = map(chr, (*range(0x3100), *range(0xFE00, 0xFFF0)))
+    for character in filterfalse(str.isalnum, filter(str.isprintable, characters)):
+        category = unicodedata.category(character)
         if category in by_category:
             by_category[category] += character
     return by_category
@@ -74,6 +75,13 @@ QUOTES = (
 APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 COMMAS = "".join(c for c in OTHER_PUNCTUATION if "COMMA" in unicodedata.name(c).split())
+# After the number of an item, in lists of scripts with a full stop or a comma of their own.
+LABEL_MARKS = "".join(
+    mark
+    for mark in (*SENTENCE_TERMINALS, *COMMAS)
+    if unicodedata.name(mark, "").endswith(("FULL STOP", "DANDA", "IDEOGRAPHIC COMMA"))
+    and not mark.isascii()
+)
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
@@ -100,6 +108,19 @@ def is_lower(character: str) -> bool:
     Georgian has capitals for headings alone: a title begins in the letter itself.
     """
     return character.islower() and character.title() != character
+
+
+def are_capitals(text: str) -> bool:
+    """Return whether a text has letters, and all of them are capitals.
+
+    One in a script without capitals has none, also with an abbreviation such as BBC.
+    """
+    return text.isupper() and are_cased(text)
+
+
+def are_cased(text: str) -> bool:
+    """Return whether no letter of a text is of a script without capitals."""
+    return text.isascii() or not any(unicodedata.category(c) == "Lo" for c in text)
 
 
 def is_wide(character: str) -> bool:

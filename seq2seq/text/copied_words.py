@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seq2seq.text.characters import are_capitals
 from seq2seq.text.names.words import any_of
 from seq2seq.text.sample import sample_rows
 
@@ -68,7 +69,7 @@ class CopyHabits(NamedTuple):
 
     def copied_in(self, line: str) -> list[str]:
         """Return the words of a source line that its translation has to contain, each once."""
-        if line.isupper() or not (self.translated or self.copied_forms):
+        if are_capitals(line) or not (self.translated or self.copied_forms):
             return []
         words = (word for word, initial in _words(line) if self._is_copied(word, initial))
         return list(dict.fromkeys(words))

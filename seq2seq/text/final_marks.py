@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from seq2seq.text.characters import SIGNS
+from seq2seq.text.characters import APOSTROPHES, COMMAS, MARKS, QUOTES, SIGNS
 from seq2seq.text.names.words import is_placeholder
 
+_NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
 USUAL_ENDINGS = frozenset(("", ".", "?", "!"))
 _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
@@ -44,6 +45,12 @@ def split_ending(text: str, own_marks: str = "") -> Ending:
 def marks_as_typed(marks: str) -> list[str]:
     """Return the marks of a record as the text types them: `||` for one that it has twice."""
     return [mark * count for mark, count in Counter(marks).items()]
+
+
+def may_be_final(mark: str) -> bool:
+    """Return whether a mark or a symbol that ends no sentences elsewhere may end one."""
+    is_mark = mark != "" and unicodedata.category(mark) in ("Po", "Sm")
+    return is_mark and mark not in _NEVER_FINAL and not unicodedata.mirrored(mark)
 
 
 def lacks_mark(text: str, own_marks: str = "") -> bool:

@@ -113,4 +113,6 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "joined_quotes": lambda first, second: "".join(mark for mark in first if mark in second),
     "brackets": or_,
     "line_ends": lambda first, second: "".join(_known_union(first, second)),
+    "tgt_initials": lambda first, second: "".join(_union(first, second)),
+    "pause_marks": lambda first, second: "".join(mark for mark in first if mark in second),
 }

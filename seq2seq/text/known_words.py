@@ -47,6 +47,7 @@ def _runs_of_letters(text: str) -> list[str]:
     return text.translate(_LETTERS).split()
 
 
+@lru_cache(MAX_ANSWERS)
 def _is_word(run: str) -> bool:
     return len(run) > 1 and run[0].isalpha() and (run.isascii() or _is_spaced(run[0]))
 

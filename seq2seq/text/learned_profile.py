@@ -21,6 +21,7 @@ from seq2seq.text.learned_sentences import (
     endings_of,
     find_abbreviations,
     find_marks,
+    find_pauses,
     usual_marks,
     words_after_ordinals,
 )
@@ -100,6 +101,11 @@ class _Side:
         return find_marks(self.lines, self._usual_endings)
 
     @cached_property
+    def pause_marks(self) -> str:
+        """Return the marks that end sentences elsewhere, and none of this text."""
+        return find_pauses(self.lines, self._usual_endings)
+
+    @cached_property
     def _usual_endings(self) -> list[str]:
         return endings_of(self.lines)
 
@@ -151,6 +157,7 @@ class _TrainingText:
             frozenset(self.src.abbreviations),
             further_marks=self.src.further_marks,
             ordinal_words=frozenset(self.src.words_after_ordinals),
+            pause_marks=self.src.pause_marks,
         )
 
     def have(self, properties: Iterable[object]) -> bool:
@@ -218,6 +225,7 @@ def _with_sentences(profile: SourceProfile, text: _TrainingText) -> SourceProfil
         abbreviations=src.abbreviations,
         tgt_abbreviations=text.tgt.abbreviations,
         ordinal_words=src.words_after_ordinals,
+        pause_marks=src.pause_marks,
         equal_sentences=_are_equally_many(text),
     )
 
@@ -257,13 +265,25 @@ def _with_labels_and_tails(profile: SourceProfile, text: _TrainingText) -> Sourc
 def _with_first_letters(profile: SourceProfile, text: _TrainingText) -> SourceProfile:
     """Add with which capitals lines begin."""
     letters = Counter(filter(None, map(first_letter, text.src.lines)))
-    capitals = {letter: count for letter, count in letters.items() if letter.isupper()}
+    capitals = _capitals_of(letters)
     least = (1 - LOWER) * max(1, letters.total())
     return replace(
         profile,
-        begins_in_capitals=sum(capitals.values()) >= least,
-        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
+        begins_in_capitals=capitals.total() >= least,
+        initials=_most_frequent_first(capitals),
+        tgt_initials=_most_frequent_first(
+            _capitals_of(Counter(filter(None, map(first_letter, text.tgt.lines))))
+        ),
     )
+
+
+def _capitals_of(letters: Counter[str]) -> Counter[str]:
+    return Counter({letter: count for letter, count in letters.items() if letter.isupper()})
+
+
+def _most_frequent_first(letters: Counter[str]) -> str:
+    """Return the letters; of equally frequent ones, the I with a dot before the usual one."""
+    return "".join(sorted(letters, key=lambda letter: (-letters[letter], -ord(letter))))
 
 
 def _with_case(profile: SourceProfile, text: _TrainingText) -> SourceProfile:

@@ -1,17 +1,17 @@
 """Ends of sentences of a training text, learned: abbreviations, ordinals and final marks."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from seq2seq.text.boundaries import BEFORE_WORDS
-from seq2seq.text.characters import APOSTROPHES, CLOSING, COMMAS, MARKS, QUOTES, SIGNS
-from seq2seq.text.final_marks import split_ending
+from seq2seq.text.characters import CLOSING, MARKS, SENTENCE_TERMINALS
+from seq2seq.text.final_marks import may_be_final, split_ending
 from seq2seq.text.sentences import NUMBER, word_key
 
-_NEVER_FINAL = frozenset((*APOSTROPHES, *COMMAS, *MARKS, *QUOTES, *SIGNS))  # or of another kind
+_NON_ASCII_TERMINALS = frozenset(c for c in SENTENCE_TERMINALS if not c.isascii())
+OFTEN = 0.05  # share of lines with a mark within them from which their number of sentences matters
 END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 _DOTTED = re.compile(rf"(?<![^\s{BEFORE_WORDS}])([^\s{BEFORE_WORDS}]+)\.(?=\s+[{BEFORE_WORDS}]*\w)")
 _AFTER_ORDINAL = re.compile(r"(?<=\s)\d{1,3}\.\s+([^\W\d_]+)")
@@ -55,18 +55,28 @@ def find_marks(lines: Sequence[str], endings: Iterable[str]) -> str:
     return "".join(sorted(marks))
 
 
+def find_pauses(lines: Sequence[str], endings: Iterable[str]) -> str:
+    """Return the marks that end statements to Unicode, but no line of a text that often has them.
+
+    Such as the Burmese comma, in a text most of whose lines end in another of these marks.
+    """
+    ends = Counter(ending.strip()[:1] for ending in endings)
+    has_marks = 2 * sum(ends[mark] for mark in SENTENCE_TERMINALS) >= len(lines)
+    within = Counter(chain.from_iterable(map(_NON_ASCII_TERMINALS.intersection, lines)))
+    pauses = (
+        mark
+        for mark, count in within.items()
+        if count >= OFTEN * len(lines) and ends[mark] <= UNMARKED * count
+    )
+    return "".join(sorted(pauses)) if has_marks else ""
+
+
 def _final_symbol(line: str) -> str:
     """Return the symbol after a word that a line ends in, if symbols such as it may be marks."""
     text = line.rstrip()
     symbol = text[-1:]
     word = text.rstrip(symbol).rstrip()
     return symbol if may_be_final(symbol) and word[-1:].isalpha() else ""
-
-
-def may_be_final(mark: str) -> bool:
-    """Return whether a mark or a symbol that ends no sentences elsewhere may end one."""
-    is_mark = mark != "" and unicodedata.category(mark) in ("Po", "Sm")
-    return is_mark and mark not in _NEVER_FINAL and not unicodedata.mirrored(mark)
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import repeat, takewhile
 
-from seq2seq.text.characters import is_lower
+from seq2seq.text.characters import are_capitals, are_cased, is_lower
 from seq2seq.text.names.words import is_placeholder, script_of
 
 TITLE = 0.6  # share of words in capitals in title case
@@ -39,8 +39,12 @@ def untagged(line: str, tags: Sequence[str]) -> str:
 
 
 def in_capitals(line: str) -> bool:
-    """Return whether a line has several words and all its letters are capitals."""
-    return line.isupper() and len(WORDS.findall(line)) > 1
+    """Return whether a line has several words in capitals alone; all but one may be of a letter."""
+    if not are_capitals(line):
+        return False
+    longer_words = WORDS.findall(line)
+    words = [word for word in line.split() if any(map(str.isalpha, word))]
+    return len(longer_words) > 1 or (len(longer_words) == 1 and len(words) > 1)
 
 
 def in_title_case(line: str) -> bool:
@@ -50,13 +54,14 @@ def in_title_case(line: str) -> bool:
         len(words) > 3
         and all(word[0].isupper() or len(word) < 4 for word in words)  # few lines
         and sum(word[0].isupper() for word in words) >= TITLE * len(words)
-        and not line.isupper()
+        and not are_capitals(line)
     )
 
 
 def in_lower_case(line: str) -> bool:
     """Return whether a line has several words, begins with one in lower case, and so are all."""
-    return bool(first_letter(line)) and line.islower() and len(WORDS.findall(line)) > 1
+    begins_in_lower = bool(first_letter(line)) and line.islower() and are_cased(line)
+    return begins_in_lower and len(WORDS.findall(line)) > 1
 
 
 def has_letters(text: str) -> bool:

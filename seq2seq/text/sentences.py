@@ -8,11 +8,13 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.text.boundaries import BEFORE_WORDS, boundaries, marks_with
+from seq2seq.text.boundaries import BEFORE_WORDS, boundaries, end_of_symbols, marks_with
 from seq2seq.text.characters import (
     CLOSING,
     COMMAS,
+    LABEL_MARKS,
     MARKS,
+    OPENING,
     PARTNERS,
     QUOTES,
     SIGNS,
@@ -25,6 +27,7 @@ from seq2seq.text.names.words import is_shortened
 
 MAX_NUMBER_LABEL = 8  # characters
 _CLOSING = re.escape(CLOSING)
+_OPENING_MARKS = frozenset(OPENING) - frozenset(QUOTES)  # that close nothing at once after a mark
 _PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 # Titles and abbreviations of languages in Latin script, without their full stop.
@@ -53,6 +56,7 @@ class SentenceHabits(NamedTuple):
     words: Words | None = None  # of the text, in lower case; None: not known
     joins_stops: bool = False  # no space is before its full stops
     ordinal_words: Container[str] = ()  # that follow `3.`, as months do
+    pause_marks: str = ""  # MARKS that end no sentence of the text, such as the Burmese comma
 
 
 USUAL_HABITS = SentenceHabits()
@@ -102,12 +106,13 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     embedded = _EmbeddedText(line)
     habits_before_lower = _habits_before_lower(line, habits)
     for boundary in boundaries(line, habits.further_marks):
-        if embedded.contains(boundary.start()):
+        if embedded.contains(boundary.start()) or boundary[0][0] in habits.pause_marks:
             continue
         if boundary["joined"]:
-            end = boundary.end() if _joins_sentences(line, boundary, habits.words) else None
+            end = _end_between_words(line, boundary, habits.words)
         elif boundary["unspaced"]:
-            end = _end_at_unspaced_mark(line, start, boundary.end(), quotations)
+            place = end_of_symbols(line, boundary.end())
+            end = _end_at_unspaced_mark(line, start, place, quotations)
         elif _continues_in_lower_case(line, boundary, habits_before_lower):
             end = None
         else:
@@ -215,6 +220,8 @@ def _end_at_unspaced_mark(
 
     They do not in a label, nor before a quotation mark that closes, unless another one opens then.
     """
+    if not line[place : place + 1].strip():
+        return None
     if quotations.end_at(place, start):
         if line[place + 1 : place + 2] not in QUOTES:
             return None
@@ -227,7 +234,7 @@ def _end_before_space(
 ) -> int | None:
     """Return where the sentence from `start` on ends, if marks before white space end it."""
     line = boundary.string
-    if _is_label(line, start, boundary.start()):
+    if _is_label(line, start, boundary):
         return None
     closing, end = _closing_and_next(boundary, quotations, start)
     return end if _ends_sentence(line, boundary, closing, habits) else None
@@ -248,8 +255,11 @@ def _closing_and_next(
     return closing, boundary.start("apart")
 
 
-def _is_label(line: str, start: int, end: int) -> bool:
-    return end - start <= _MAX_LABEL and _label().fullmatch(line, start, end) is not None
+def _is_label(line: str, start: int, boundary: re.Match[str]) -> bool:
+    if boundary.start() - start > _MAX_LABEL:
+        return False
+    has_label = _label().fullmatch(line, start, boundary.start()) is not None
+    return has_label or is_number_label(line[start : boundary.end("end")])
 
 
 class _StraightQuotations:
@@ -274,23 +284,38 @@ class _StraightQuotations:
         return count % 2 == 1
 
 
-def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) -> bool:
-    """Return whether a mark without a space after it ends a sentence.
+def _end_between_words(line: str, boundary: re.Match[str], words: Words | None) -> int | None:
+    """Return where the sentence ends that a mark without a space after it may end."""
+    end = end_of_symbols(line, boundary.end())
+    return end if _joins_sentences(line, boundary, end, words) else None
 
-    It does between letters of scripts without spaces, or without capitals but for a full stop, and
-    before a capital, but in no address. A space may be before the mark, on the wrong side.
+
+def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words | None) -> bool:
+    """Return whether a mark without a space after it ends a sentence; the next word is at `end`.
+
+    It does between letters of scripts without spaces, or without capitals but for a full stop with
+    no symbol after it, and, as an ellipsis does, before a capital, but in no address. A space may
+    be before the mark, on the wrong side.
     """
-    start, end = boundary.span()
     mark = boundary["joined"]
+    stops = _stops_before(line, boundary.start())
+    start = boundary.start() - stops
+    while line[end : end + 1] in _OPENING_MARKS:
+        end += 1
+    if start == 0 or not line[end : end + 1].isalpha():
+        return False
+    is_ellipsis = stops > 0 or mark == "\N{HORIZONTAL ELLIPSIS}"
+    may_shorten = mark == "." and end == boundary.end()  # as in Thai, which has no spaces
     if line[start - 1].isspace():
         start -= 1
         following_word = _word_from().match(line, end)
         if following_word is None or not begins_sentence(mark, following_word[0], words):
             return False
-    if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
-        return mark != "." or is_wide(line[end])  # Thai has abbreviations without spaces
-    if mark != "." and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
-        return True
+    if not is_ellipsis:
+        if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
+            return not may_shorten or is_wide(line[end])
+        if not may_shorten and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
+            return True
     word = line[max(0, start - 2) : start]
     following = line[end + 1 : end + 2]
     is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
@@ -299,6 +324,12 @@ def _joins_sentences(line: str, boundary: re.Match[str], words: Words | None) ->
     before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
     after = line[end : end + MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")
+
+
+def _stops_before(line: str, end: int) -> int:
+    """Return how many full stops are before a place, as in an ellipsis."""
+    before = line[max(0, end - MAX_ADDRESS) : end]
+    return len(before) - len(before.rstrip("."))
 
 
 def begins_sentence(mark: str, word: str, words: Words | None) -> bool:
@@ -322,7 +353,8 @@ def are_words(text: str, words: Words) -> bool:
 
 def _is_uncased(character: str) -> bool:
     """Return whether a character is of a word in a script without capitals."""
-    return unicodedata.category(character) in ("Lo", "Mn", "Mc")
+    is_without_capital = character.islower() and not is_lower(character)
+    return is_without_capital or unicodedata.category(character) in ("Lo", "Mn", "Mc")
 
 
 def _ends_sentence(
@@ -398,7 +430,11 @@ def is_number_label(text: str) -> bool:
 def _number_label() -> re.Pattern[str]:
     """Return the pattern of a number in a label, or of a letter that is no ideograph."""
     return re.compile(
-        r"\s*[(\[]?(?:\d{1,4}(?:\.\d{1,3})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{2,5})[.)\]]"
+        rf"""\s*(?:
+            [(\[]?(?:\d{{1,4}}(?:\.\d{{1,3}})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{{2,5}})[.)\]]
+            |\d{{1,4}}[{LABEL_MARKS}]
+        )""",
+        re.VERBOSE,
     )
 
 

@@ -33,7 +33,7 @@ from seq2seq.text.mark_spacing import MarkSpacing
 from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.quote_spacing import QuoteSpacing, has_open_quotation
 from seq2seq.text.quotes_and_dashes import QuotesAndDashes
-from seq2seq.text.sentences import SentenceHabits, count_sentences, split_sentences
+from seq2seq.text.sentences import SentenceHabits, are_words, count_sentences, split_sentences
 from seq2seq.text.typed_marks import with_own_marks
 from seq2seq.text.writing import Writing, kind_of_mark
 
@@ -101,6 +101,8 @@ class SourceProfile:
     joined_quotes: str = ""
     brackets: bool = True  # has lines in brackets
     line_ends: str = ""  # characters of all kinds but letters and digits with which lines end
+    tgt_initials: str = ""  # as `initials`, of the translations
+    pause_marks: str = ""  # of Unicode's final marks, those within lines, as `find_pauses` says
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -130,6 +132,7 @@ class SourceProfile:
             words=self._known if self.known_words else None,
             joins_stops="." in self.joined_marks,
             ordinal_words=frozenset(self.ordinal_words),
+            pause_marks=self.pause_marks,
         )
 
     def copies(self, line: str) -> bool:
@@ -262,8 +265,7 @@ class SourceProfile:
 
         `str.title` knows no languages.
         """
-        capitals = (capital for capital in self.initials if capital.lower()[0] == letter)
-        return next(capitals, letter.title())
+        return _capital_among(self.initials, letter) or letter.title()
 
     def without_capitals(self, text: str) -> str:
         """Return a text in capitals as the training text writes its words."""
@@ -274,16 +276,22 @@ class SourceProfile:
 
     def _written(self, word: str) -> str:
         """Return a word in capitals as the text writes it, Turkish I without a dot."""
-        if word.upper() in self._capitalised:
-            return self._capitalised[word.upper()]
-        if "\u0130" in self.characters:
+        if _capitals_key(word) in self._capitalised:
+            return self._capitalised[_capitals_key(word)]
+        if _has_dotted_capital(self.initials, self.characters):
             word = word.replace("\u0130", "i").replace("I", "\u0131")
         return word.lower()
 
     @cached_property
     def _capitalised(self) -> dict[str, str]:
         """Return words that have capitals by their form in capitals."""
-        return {word.upper(): word for word in self.capitalised}
+        return {_capitals_key(word): word for word in self.capitalised}
+
+    def translation_in_capitals(self, text: str) -> str:
+        """Return a translation in capitals, Turkish i with its dot."""
+        if _has_dotted_capital(self.tgt_initials, self.tgt_characters):
+            text = text.replace("i", "\u0130")
+        return text.upper()
 
     def notes_on_numbers(self, text: str, translation: str) -> list[str]:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
@@ -317,11 +325,10 @@ class SourceProfile:
         """
         if not self.known_words:
             return []
-        words = {
-            word.casefold(): word
-            for text in texts
-            for word in words_of(self.without_entities(text))
-        }
+        read_texts = list(map(self.without_entities, texts))
+        if all(are_words(text, self._known) for text in read_texts):  # as of most lines
+            return []
+        words = {word.casefold(): word for text in read_texts for word in words_of(text)}
         content = words.keys() - self._frequent
         unknown = [written for word, written in words.items() if word not in self._known]
         return unknown if 2 * len(unknown) >= len(content) else []
@@ -426,6 +433,21 @@ class SourceProfile:
 
 
 NO_PROFILE = SourceProfile()
+
+
+def _capital_among(initials: str, letter: str) -> str:
+    """Return the most frequent capital of a letter among those that begin lines, or ""."""
+    return next((capital for capital in initials if capital.lower()[0] == letter), "")
+
+
+def _has_dotted_capital(initials: str, characters: str) -> bool:
+    """Return whether the capital of i has a dot, as in Turkish: mostly, if that is known."""
+    return "\u0130" in characters and _capital_among(initials, "i") != "I"
+
+
+def _capitals_key(word: str) -> str:
+    """Return one form of a word in capitals: sharp s has two."""
+    return word.upper().casefold()
 
 
 def are_apart(final_marks: str, apart_marks: Iterable[str]) -> bool:

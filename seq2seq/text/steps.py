@@ -307,9 +307,10 @@ class ReadCapitals(TextStep):
 
     def undo(self, part: Part, text: str) -> str:
         """Write the translation in capitals, unless they spell a forbidden word."""
-        if not part.is_in_capitals or self._context.is_forbidden(text.upper()):
+        if not part.is_in_capitals:
             return text
-        return text.upper()
+        capitals = self._profile.translation_in_capitals(text)
+        return text if self._context.is_forbidden(capitals) else capitals
 
 
 class CutLong(TextStep):

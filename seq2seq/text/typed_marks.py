@@ -5,7 +5,8 @@ final mark beyond ASCII; after a word beyond ASCII, another mark is read as that
 
 - at the end of a line, if no line of the training text ends in it;
 - within a line that ends in the same mark;
-- within any other line, if it is typed twice, looks like the mark of the script, or is a symbol.
+- within any other line, if it is typed twice, looks like the mark of the script, or is a symbol;
+  before a letter at once, too, but a hyphen.
 
 Where the training text has the other mark within its lines, it is read so only if it is typed twice
 or looks like the mark of the script.
@@ -19,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from seq2seq.text.characters import PUNCTUATION, QUOTES, is_symbol
-from seq2seq.text.learned_sentences import may_be_final
+from seq2seq.text.final_marks import may_be_final
 from seq2seq.text.writing import Writing
 
 
@@ -39,7 +40,8 @@ def with_own_marks(text: str, writing: Writing, line_ends: str = "") -> str:
     final_run = final["run"] if final is not None and is_final_typed else ""
 
     def read(match: re.Match[str]) -> str:
-        is_as_final = match["run"] == final_run and not typed_marks.is_dash_apart(match)
+        is_apart = match["next"] or typed_marks.is_dash_apart(match)
+        is_as_final = match["run"] == final_run and not is_apart
         is_typed = is_as_final or typed_marks.include(match, is_final=False)
         return match["space"] + own if is_typed else match[0]
 
@@ -60,6 +62,8 @@ class _TypedMarks:
         is_similar = mark == self._similar
         is_repeated = match["run"] != mark
         if not (is_similar or may_be_final(mark)) or self.is_dash_apart(match):
+            return False
+        if match["next"] and (match["space"] or unicodedata.category(mark) == "Pd"):
             return False
         if self._writing.knows(mark):
             is_unusual = self._line_ends != "" and mark not in self._line_ends
@@ -85,7 +89,7 @@ def _runs() -> re.Pattern[str]:
         (?<= [^\x00-\x7f{marks}] )
         (?P<space> \s? )
         (?P<run> (?P<mark> [{marks}] ) (?P=mark)* )
-        (?= $ | [\s{re.escape("".join(QUOTES))}] )
+        (?= $ | [\s{re.escape("".join(QUOTES))}] | (?P<next> [^\W\d_\x00-\x7f] ) )
         """,
         re.VERBOSE,
     )

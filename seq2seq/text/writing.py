@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import chain
 
-from seq2seq.text.characters import MARKS, SENTENCE_TERMINALS, is_spaced, is_wide
+from seq2seq.text.characters import (
+    LABEL_MARKS,
+    MARKS,
+    QUOTES,
+    SENTENCE_TERMINALS,
+    is_spaced,
+    is_wide,
+)
 from seq2seq.text.final_marks import marks_as_typed
 from seq2seq.text.names.words import is_placeholder
 
@@ -30,7 +37,7 @@ _GREEK_QUESTION_MARK = unicodedata.normalize("NFC", "\N{GREEK QUESTION MARK}")
 def kind_of_mark(mark: str) -> str:
     """Return which kind of sentence a mark ends, "" for one that ends none in most texts."""
     name = unicodedata.name(mark, "")
-    if "QUESTION MARK" in name and "INVERTED" not in name:
+    if ("QUESTION MARK" in name or "INTERROBANG" in name) and "INVERTED" not in name:
         return "question"
     if "EXCLAMATION MARK" in name and "INVERTED" not in name:
         return "exclamation"
@@ -94,10 +101,13 @@ class Writing:
 
     def _written_characters(self, text: str) -> Iterator[str]:
         base = " "  # the last character that is neither a mark nor a lengthening of a word
-        last = max((place for place, c in enumerate(text) if c.isalnum()), default=-1)
+        last = next((place for place in reversed(range(len(text))) if text[place].isalnum()), -1)
         for place, character in enumerate(text):
-            is_in_address = character in "!?:" and text[place + 1 : place + 2].isalnum()
-            if is_in_address or (character == "." and place < last):  # or in a number
+            following = text[place + 1 : place + 2]
+            is_in_address = character in "!?:" and following.isalnum()
+            is_inner_stop = character == "." and place < last and following not in QUOTES
+            is_kept = is_in_address or is_inner_stop  # or in a number
+            if is_kept or character in self._characters:
                 yield character
             else:
                 yield self._written(character, self._has_optional_marks(base))
@@ -117,7 +127,7 @@ class Writing:
         is_number = unicodedata.category(character) == "Nd"
         if character in self._characters or is_number or is_placeholder(character):
             return character
-        if character.isspace():
+        if character.isspace() or "WORDSPACE" in unicodedata.name(character, ""):
             return " "
         if unicodedata.category(character) == "Cf":
             return ""
@@ -142,6 +152,8 @@ class Writing:
         like = self._same_character(character) or mark
         if like:
             return like
+        if character in LABEL_MARKS:
+            return "."
         if is_wide(character) and "MIDDLE DOT" in unicodedata.name(character, ""):
             return "\N{BULLET}"
         usual = unicodedata.normalize("NFKC", character)

@@ -82,6 +82,20 @@ def test_words_of_one_phrase_are_replaced_together(translator: Translator) -> No
     assert spelled(translator, with_term) == "zu ka kemo"
 
 
+def test_a_mark_is_no_place_of_a_term(translator: Translator) -> None:
+    """It may attend to a phrase, and still ends the translation."""
+    part, hypothesis = attending(translator, "buda ki modu.", "zu no be.", {})
+    weights = np.full_like(hypothesis.attention_weights, 0.01)
+    src = translator.vocabularies.src
+    (source,) = src.encode([part.text])
+    mark = len(hypothesis.ids) - 2
+    weights[mark, : len(source) - 1] = 0.5
+    assert translator.vocabularies.tgt.tokens([hypothesis.ids[mark]]) == ["."]
+    term = Term(0, len("buda"), "no")
+    attending_mark = hypothesis._replace(attention_weights=weights)
+    assert with_terms(translator, part, attending_mark, [term]) is None
+
+
 def test_several_terms_have_places_of_their_own(translator: Translator) -> None:
     source = "buda ki buda"
     target = "nelo ruse kemo"
@@ -148,6 +162,23 @@ def test_a_word_is_what_is_written_between_spaces() -> None:
     assert words == ["\u2581(", "L'homme", ",", "\u2581Pays-Bas", ".", "\u2581\u2014"]
     tokens = ["\u2581\u732b\u306f", "\u5bb6", "\u3002"]
     assert ["".join(tokens[n] for n in word) for word in _words(tokens)] == tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["\u2581te", "\u2581", "ra", "conte", "."], ["\u2581te", "\u2581raconte", "."]),
+        (["\u2581", "L", "'", "eau", "\u2581", "?"], ["\u2581L'eau", "\u2581?"]),
+        (["\u2581", "(", "il", ")"], ["\u2581(", "il", ")"]),
+        (["\u2581", "\u2581il", "\u2581"], ["\u2581", "\u2581il", "\u2581"]),
+        ([], []),
+    ],
+)
+def test_a_space_that_is_a_token_belongs_to_the_next_one(
+    tokens: list[str], words: list[str]
+) -> None:
+    """A term in its place alone would join the word after it."""
+    assert ["".join(tokens[n] for n in word) for word in _words(tokens)] == words
 
 
 @pytest.mark.parametrize("beam_size", [3, 5])

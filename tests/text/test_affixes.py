@@ -10,7 +10,23 @@ from seq2seq.text.sentences import NUMBER, split_sentences
 
 @pytest.mark.parametrize(
     "label",
-    ["1. ", "12.3. ", "(4) ", "II. ", "a) ", "Q: ", "#cats ", "@ann ", "• ", "- ", "→ ", "😀 "],
+    [
+        "1. ",
+        "12.3. ",
+        "(4) ",
+        "II. ",
+        "a) ",
+        "Q: ",
+        "#cats ",
+        "@ann ",
+        "• ",
+        "- ",
+        "→ ",
+        "😀 ",
+        "❶ ",
+        "፩. ",
+        "1\ufe0f\u20e3 ",
+    ],
 )
 def test_labels_and_symbols_before_a_sentence_are_set_aside(label: str) -> None:
     assert split_affixes(f"{label}The red car is old.") == (label, "The red car is old.", "")
@@ -78,6 +94,9 @@ def test_letters() -> None:
         "\u2460",
         "\uff11\uff0e",
         "1.",
+        "1\u3001",
+        "\uff11\u3001",
+        "1\u3002",
         "[1]",
         "(1)",
         "\uff08\uff11\uff09",
@@ -92,6 +111,18 @@ def test_no_space_follows_a_label_before_letters_that_have_none(label: str) -> N
     text = "\u732b\u306f\u9ed2\u3044\u3002"
     assert split_affixes(label + text) == (label, text, "")
     assert split_sentences(label + text) == [label + text]
+
+
+def test_the_numbers_of_a_list_have_the_marks_of_its_script() -> None:
+    for label in ("\u09eb\u0964 ", "5\u0964 ", "\u0665\u06d4 "):
+        text = "\u0995\u09be\u09b2\u09cb\u0964"
+        assert split_affixes(label + text) == (label, text, "")
+        assert split_sentences(label + text) == [label + text]
+    for text in (
+        "1\u30012\u30013\u3068\u6570\u3048\u308b\u3002",
+        "\u136d \u1218\u133d\u1210\u134d",
+    ):
+        assert split_affixes(text).head == ""
 
 
 def test_ideographs_are_no_labels_and_latin_words_have_a_space_before_them() -> None:

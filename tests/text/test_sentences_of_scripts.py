@@ -135,6 +135,39 @@ def test_a_full_stop_within_a_word_ends_no_sentence(text: str) -> None:
     assert split_sentences(text) == [text]
 
 
+@pytest.mark.parametrize("between", ["\U0001f600", "\U0001f600 ", "[3]", "\u200f ", "\u2014 "])
+@pytest.mark.parametrize("name", [*SCRIPTS, "Thai"])
+def test_a_symbol_may_follow_a_final_mark_at_once(name: str, between: str) -> None:
+    """Or a dash, the number of a note, or what is invisible; it belongs to the sentence before."""
+    thai = Script(letters(0xE01, 40), has_spaces=False)
+    first, second = (SCRIPTS.get(name, thai).sentence(random.Random(seed)) for seed in (1, 2))
+    habits = SentenceHabits(further_marks=";" if name == "Greek" else "")
+    parts = split_sentences(f"{first}{between}{second}", habits)
+    assert parts == [f"{first}{between}".rstrip(), second]
+
+
+PAUSES = {"Burmese": (0x1000, "\u104b", "\u104a"), "Javanese": (0xA984, "\ua9c9", "\ua9c8")}
+
+
+@pytest.mark.parametrize("name", PAUSES)
+def test_a_comma_that_unicode_calls_a_final_mark_ends_no_sentence(name: str) -> None:
+    """As the text shows: its lines have it often, and hardly ever end in it."""
+    first, statement, comma = PAUSES[name]
+    script = Script(letters(first, 26), statement, statement, has_spaces=False)
+    draw = random.Random(name)
+    text = [script.sentence(draw) for _ in range(300)]
+    words = [script.word("while") + comma + line if n % 3 else line for n, line in enumerate(text)]
+    profile = describe_source(words, words)
+    assert profile.pause_marks == comma
+    assert profile.sentences == 1
+    for line in (words[0] + words[1], words[1] + words[2]):
+        assert "".join(profile.parts(line)) == line
+        assert len(profile.parts(line)) == 2
+    both = [f"{line[:-1]}{comma if n % 2 else statement}" for n, line in enumerate(text)]
+    assert describe_source(both, both).pause_marks == ""
+    assert describe_source([f"{line} 5" for line in words], words).pause_marks == ""
+
+
 def test_sentences_are_cut_before_a_capital_of_any_cased_script() -> None:
     for first, second in (
         ("abc de.", "Fgh ij."),

@@ -9,6 +9,7 @@ import pytest
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.text.learned_profile import describe_source
+from seq2seq.text.line_properties import in_capitals, in_lower_case
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 NOTE = "read in lower case; the translation is written in capitals"
@@ -84,6 +85,60 @@ def test_apostrophes_and_letters_without_a_capital(text: str, expected: str) -> 
 def test_turkish_capitals_have_two_forms_of_i() -> None:
     profile = replace(profile_of(), characters="I\u0130i\u0131YZyz\u015e\u015fKk")
     assert profile.without_capitals("\u0130Y\u0130 I\u015eIK") == "iyi \u0131\u015f\u0131k"
+
+
+TURKISH = ["\u0130yi ak\u015famlar.", "\u0130ki kedi var.", "I\u015f\u0131k yand\u0131."] * 40
+ENGLISH = ["It is here.", "In the end, we see.", "It is \u0130zmir."] * 40
+
+
+def test_a_translation_has_the_capitals_of_its_language() -> None:
+    """An English text may have a name with the Turkish capital."""
+    for src, tgt, line, capitals in (
+        (ENGLISH, TURKISH, "it is", "\u0130T \u0130S"),
+        (TURKISH, ENGLISH, "it is", "IT IS"),
+    ):
+        assert describe_source(src, tgt).translation_in_capitals(line) == capitals
+    english = describe_source(ENGLISH, TURKISH)
+    assert english.without_capitals("IN THE END IT IS.") == "In the end it is."
+    turkish = describe_source(TURKISH, ENGLISH)
+    assert turkish.without_capitals("I\u015eIK \u0130Y\u0130.") == "I\u015f\u0131k iyi."
+
+
+@pytest.mark.parametrize("street", ["STRASSE", "STRA\u1e9eE"])
+def test_sharp_s_has_two_capitals(street: str) -> None:
+    assert profile_of("Stra\u00dfe").without_capitals(f"DIE {street}") == "die Stra\u00dfe"
+
+
+UNCASED = [
+    "\u092f\u0939 \u0918\u0930",
+    "\u05d6\u05d4 \u05d1\u05d9\u05ea",
+    "\u732b\u306f",
+    "\u12a0\u1260\u1260",
+]
+
+
+@pytest.mark.parametrize("words", UNCASED)
+@pytest.mark.parametrize("line", ["{} BBC.", "NATO BBC {}.", "\u2163. {}.", "A. {}.", "{} TV 5."])
+def test_a_line_in_a_script_without_capitals_is_not_in_capitals(words: str, line: str) -> None:
+    """Also with an abbreviation, or with a label that is a capital."""
+    assert not in_capitals(line.format(words))
+    assert not in_lower_case(line.lower().format(words))
+    assert describe_source([f"{words}."] * 120, ENGLISH).notes(line.format(words))[:1] in (
+        [],
+        ["Latin letters, which the training text hardly has"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "is_in_capitals"),
+    [
+        *(("A CAT.", True), ("I AM.", True), ("PLAN B", True), ("HALF-TIME", True)),
+        *(("NATO", False), ("NATO 5", False), ("U.S.A.", False), ("A B C", False)),
+        *(("\u1c9b\u1c90\u1ca0\u1c90 \u1c90\u1ca0\u1c98\u1ca1", True), ("A Cat", False)),
+    ],
+)
+def test_two_words_make_a_line_in_capitals(line: str, is_in_capitals: bool) -> None:
+    assert in_capitals(line) is is_in_capitals
 
 
 def test_a_forbidden_word_is_not_written_in_capitals(translator: Translator) -> None:

@@ -83,10 +83,10 @@ def test_a_mark_of_numbers_is_read_as_the_one_that_looks_like_it() -> None:
     assert replace(profile, line_ends="").with_own_marks(f"{word}:") == f"{word}:"
 
 
-@pytest.mark.parametrize(
-    ("name", "typed"),
-    [("Armenian", ":"), ("Amharic", "::"), ("Hindi", "|"), ("Hindi", "||"), ("Urdu", "-")],
-)
+TYPED = [("Armenian", ":"), ("Amharic", "::"), ("Hindi", "|"), ("Hindi", "||"), ("Urdu", "-")]
+
+
+@pytest.mark.parametrize(("name", "typed"), TYPED)
 @pytest.mark.parametrize("end", ["{1}", "!", "?", ""])
 def test_a_mark_is_read_also_where_the_line_ends_in_another(
     name: str, typed: str, end: str
@@ -96,7 +96,21 @@ def test_a_mark_is_read_also_where_the_line_ends_in_another(
     assert profile_of(name).with_own_marks(text.format(typed)) == text.format(own)
 
 
-@pytest.mark.parametrize("inner", [": {0}", " | {0}", " - {0}", " + {0}", ", {0}", "-{0}", " *{0}"])
+@pytest.mark.parametrize(("name", "typed"), [*TYPED, ("Urdu", "|")])
+def test_a_mark_is_read_also_where_no_space_follows(name: str, typed: str) -> None:
+    """But a hyphen, which joins words."""
+    word, own = WORDS[name]
+    read = typed if typed == "-" else own
+    for end in (own, "?"):
+        line = f"{word}{{0}}{word} {word}{end}"
+        assert profile_of(name).with_own_marks(line.format(typed)) == line.format(read)
+    line = f"{word}{{}}{word} {word}{{}}"
+    assert profile_of(name).with_own_marks(line.format(typed, typed)) == line.format(read, own)
+
+
+@pytest.mark.parametrize(
+    "inner", [": {0}", " | {0}", " - {0}", " + {0}", ", {0}", "-{0}", " *{0}", " |{0}", ":{0}"]
+)
 def test_a_mark_within_a_sentence_stays(inner: str) -> None:
     for name in ("Hindi", "Urdu"):
         word, own = WORDS[name]

@@ -74,6 +74,20 @@ def test_a_japanese_text_has_wide_forms_and_no_spaces(text: str, written: str) -
     assert describe_source(JAPANESE, ENGLISH).ordinary(text) == written
 
 
+def test_a_full_stop_within_quotation_marks_is_a_final_mark() -> None:
+    chinese = ["\u4ed6\u8bf4\uff1a\u201c\u597d\u3002\u201d", "\u4f60\u597d\u3002"] * 60
+    profile = describe_source(chinese, ENGLISH)
+    text = "\u201c\u597d{}\u201d\u4ed6\u8bf4\u3002"
+    assert profile.ordinary(text.format(".")) == text.format("\u3002")
+
+
+def test_ethiopic_word_spaces_are_spaces_where_the_text_has_these() -> None:
+    amharic = ["\u12f5\u1218\u1277 \u1325\u1241\u122d \u1293\u1275\u1362"] * 120
+    with_marks = [line.replace(" ", "\u1361") for line in amharic]
+    assert describe_source(amharic, ENGLISH).ordinary(with_marks[0]) == amharic[0]
+    assert describe_source(with_marks, ENGLISH).ordinary(with_marks[0]) == with_marks[0]
+
+
 def test_uncased_letters_lose_marks_that_a_text_lacks() -> None:
     profile = describe_source(ARABIC, ENGLISH)
     assert (
@@ -208,7 +222,7 @@ def test_lines_of_a_training_text_stay_as_they_are() -> None:
 
 
 def test_kinds_of_marks() -> None:
-    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e"} == {"question"}
+    assert {kind_of_mark(mark) for mark in "?\uff1f\u061f\u1367\u055e\u203d"} == {"question"}
     assert {kind_of_mark(mark) for mark in "!\uff01\u07f9"} == {"exclamation"}
     assert {kind_of_mark(mark) for mark in ".\u3002\u0964\u0589\u17d4"} == {"statement"}
     assert {kind_of_mark(mark) for mark in ",\u00bf\u00a1a"} == {""}
@@ -221,6 +235,9 @@ def test_kinds_of_marks() -> None:
         ("\u0967. ", "1. "),
         ("\uff11\uff0e", "1."),
         ("\u2460", "1"),
+        ("\u0967\u0964 ", "1. "),
+        ("\uff11\u3002", "1."),
+        ("1\u3001", "1."),
         ("\u30fb", "\u2022"),
         ("\u30a2\uff0e", "\u30a2."),
         ("(\u0915) ", "(\u0915) "),

@@ -121,9 +121,9 @@ def _loop(node: NodeProto, values: Mapping[str, Value]) -> tuple[list[Value], Co
     names = (value.name for value in body.input)
     inner, cost = infer(body, {**values, **dict(zip(names, parts, strict=True))})
     results = [inner[value.name] for value in body.output]
-    after = results[: len(states)]
+    next_states = results[: len(states)]
     collected = results[len(states) :]
-    if [value.dims for value in after] != [value.dims for value in states]:
+    if [value.dims for value in next_states] != [value.dims for value in states]:
         raise SizeError("has a loop whose state changes its size")
-    ends = [value._replace(content=None) for value in after]
+    ends = [value._replace(content=None) for value in next_states]
     return [*ends, *(Value((count, *value.dims), kind=value.kind) for value in collected)], cost

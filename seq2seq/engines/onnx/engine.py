@@ -141,8 +141,8 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
         probs[:, sampling.top_k :] = 0
     probs /= probs.sum(axis=1, keepdims=True)
     if sampling.top_p < 1:
-        before = probs.cumsum(axis=1) - probs  # probability of the more probable tokens
-        probs[before >= sampling.top_p] = 0
+        more_probable = probs.cumsum(axis=1) - probs  # probability of the more probable tokens
+        probs[more_probable >= sampling.top_p] = 0
         probs /= probs.sum(axis=1, keepdims=True)
     by_token: Array = np.empty_like(probs)
     np.put_along_axis(by_token, order, probs, 1)

@@ -112,12 +112,12 @@ class Graph:
     def prune(self) -> None:
         """Remove operators, weights and inputs that no output depends on."""
         read = {value.name for value in self.outputs}
-        used = []
+        needed_nodes = []
         for node in reversed(self.nodes):
             if not read.isdisjoint(node.output):
-                used.append(node)
+                needed_nodes.append(node)
                 read.update(name for inner in with_bodies([node]) for name in inner.input)
-        self.nodes = used[::-1]
+        self.nodes = needed_nodes[::-1]
         self.weights = {name: array for name, array in self.weights.items() if name in read}
         self.inputs = [value for value in self.inputs if value.name in read]
 

@@ -111,8 +111,8 @@ class Network:
         undefined = np.isnan(
             results[quantizing.UNDEFINED] if quantizing.UNDEFINED in results else scores[:, 0]
         )
-        after = (name for name in names if name.startswith(_NEXT))
-        state = Arrays((name.removeprefix(_NEXT), results[name]) for name in after)
+        next_names = (name for name in names if name.startswith(_NEXT))
+        state = Arrays((name.removeprefix(_NEXT), results[name]) for name in next_names)
         weights = results.get(ATTENTION), results.get(HEADS)
         parts = scores, *weights, results.get(OUTPUTS), exact
         return HostStep(replace(rows, state=state), *parts, undefined=undefined)

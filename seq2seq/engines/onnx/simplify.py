@@ -29,8 +29,8 @@ def _optimize(graph: Graph) -> None:
     types = types_of(graph)
     producers = graph.producers()
     for node in graph.nodes:
-        before = producers.get(node.input[0]) if node.op_type == "Size" else None
-        rank = None if before is None else rank_of(types, before.input[0])
+        producer = producers.get(node.input[0]) if node.op_type == "Size" else None
+        rank = None if producer is None else rank_of(types, producer.input[0])
         if rank is not None:
             constant = numpy_helper.from_array(np.array(rank))
             node.CopyFrom(make("Constant", [], node.output, value=constant))
@@ -93,13 +93,13 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
         return
     results = {term.output[0] for term in products}
     summands = [name for name in terms if name not in results]
-    joined = graph.fresh("joined")
+    joined_inputs = graph.fresh("joined")
     product = graph.fresh("product")
     weights = [graph.weights[term.input[1]] for term in products]
     weight = graph.weight(np.concatenate(weights), "weight")
     new = [
-        make("Concat", [term.input[0] for term in products], [joined], axis=-1),
-        make("MatMul", [joined, weight], [product]),
+        make("Concat", [term.input[0] for term in products], [joined_inputs], axis=-1),
+        make("MatMul", [joined_inputs, weight], [product]),
     ]
     total = product
     for name in summands:

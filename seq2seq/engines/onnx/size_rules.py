@@ -78,10 +78,10 @@ def tensor_value(tensor: TensorProto) -> Value:
 Rule = Callable[[NodeProto, Sequence[Value]], list[Value]]
 
 
-def broadcast(*many: Dims) -> Dims:
+def broadcast(*shapes: Dims) -> Dims:
     """Return the dimensions of an operator by entries; raises SizeError if they do not fit."""
-    rank = max(map(len, many), default=0)
-    padded = [(ONE,) * (rank - len(dims)) + dims for dims in many]
+    rank = max(map(len, shapes), default=0)
+    padded = [(ONE,) * (rank - len(dims)) + dims for dims in shapes]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
 
 
@@ -185,8 +185,8 @@ def _unsqueeze(_node: NodeProto, inputs: Sequence[Value]) -> list[Value]:
     axes = {_axis(number, rank) for number in numbers}
     if len(axes) != len(numbers):
         raise SizeError("has an axis twice")
-    remaining = iter(source.dims)
-    dims = tuple(ONE if axis in axes else next(remaining) for axis in range(rank))
+    source_dims = iter(source.dims)
+    dims = tuple(ONE if axis in axes else next(source_dims) for axis in range(rank))
     return [_with_usable_content(Value(dims, source.content))]
 
 

@@ -224,9 +224,9 @@ def _check_trial(trial: _CostTrial, cost: Cost, weights: _WeightSizes, entries: 
         ("steps of work", sum(work), _WORK, weights.entries),
         ("steps in one operator", max(work, default=0), _WORK_OF_OPERATOR, weights.largest),
     ):
-        most = rows * (bound.per_weight * (measure + _SMALL) + bound.per_entry * entries)
-        if count > most:
-            text = f"computes {count:,} {unit} for {rows:,} rows, a model of its size {most:,}"
+        limit = rows * (bound.per_weight * (measure + _SMALL) + bound.per_entry * entries)
+        if count > limit:
+            text = f"computes {count:,} {unit} for {rows:,} rows, a model of its size {limit:,}"
             raise GraphError(f"{text} at most")
 
 

@@ -134,8 +134,8 @@ class TorchEngine(Engine):
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src, lengths = pad_sources(sources, width)
         memory, state = self._graphs.call(("encode", src.shape), self._start, src, lengths)
-        copied = self.places(np.arange(len(sources)))
-        return Rows(memory.select(copied), state.select(copied), len(sources))
+        places = self.places(np.arange(len(sources)))
+        return Rows(memory.select(places), state.select(places), len(sources))
 
     def _start(self, src: Tensor, lengths: Tensor) -> tuple[Any, Any]:
         encoded: Any = self.model.encode(src, lengths)
@@ -212,9 +212,9 @@ class TorchEngine(Engine):
         sizes = {name: len(part) for name, part in parts.items()}
         advance = partial(self._run, rows, sizes, shape, count)
         results = self._graphs.call(key, advance, torch.from_numpy(inputs))
-        chosen, packed, step.values, step.weights = results
+        columns, packed, step.values, step.weights = results
         rows.parents = None  # states are now those of the parents
-        return [] if packed is None else step.read(packed, chosen)
+        return [] if packed is None else step.read(packed, columns)
 
     def _run(
         self,
@@ -237,8 +237,8 @@ class TorchEngine(Engine):
         if shape is None:
             return [], None, values, weights
         scores = parts["scores"].view(torch.float32).view(shape)
-        chosen = [*best_of(values, scores, count), *weights.values()]
-        return chosen, _packed(chosen), values, weights
+        columns = [*best_of(values, scores, count), *weights.values()]
+        return columns, _packed(columns), values, weights
 
     def _advance(
         self, rows: Rows, state: Any, ids: Tensor
@@ -267,14 +267,14 @@ class TorchEngine(Engine):
         if self.device.type == "cpu":  # others might take much memory
             return static
         tensors = [*tensors_of((rows.memory, rows.state))]
-        unused = self._unused[rows.count, rows.size, tuple(part.shape for part in tensors)]
-        if unused:
-            static = unused.pop()
+        unused_rows = self._unused[rows.count, rows.size, tuple(part.shape for part in tensors)]
+        if unused_rows:
+            static = unused_rows.pop()
             for old, new in zip(tensors_of((static.memory, static.state)), tensors, strict=True):
                 old.copy_(new)
-        placed = replace(static, options=rows.options)
-        weakref.finalize(placed, unused.append, static).atexit = False
-        return placed
+        static_rows = replace(static, options=rows.options)
+        weakref.finalize(static_rows, unused_rows.append, static).atexit = False
+        return static_rows
 
 
 def _input_parts(step: TorchStep, scores: Array | None) -> dict[str, Array]:
@@ -319,8 +319,8 @@ def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
     totals = log_probs.view(groups, size, -1) + scores[:, :, None]
     totals = totals.flatten(1)
     best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
-    chosen = (part.view(groups, -1).gather(1, places) for part in (tokens, log_probs))
-    return best, places // log_probs.shape[1], *chosen
+    columns = (part.view(groups, -1).gather(1, places) for part in (tokens, log_probs))
+    return best, places // log_probs.shape[1], *columns
 
 
 def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -22,22 +22,24 @@ def load_exported(folders: Sequence[Path], options: ModelOptions) -> LoadedModel
     if options.device not in ("auto", "cpu"):
         text = "an exported model runs on the CPU; use the run folder, or cpu"
         raise UserError(text, argument="device", value=options.device)
-    described = [read_description(folder) for folder in folders]
-    first = described[0]
-    shared = [(model.vocabularies, " to ".join(model.languages)) for model in described]
-    engine_folder.check_fit(folders, shared)
+    descriptions = [read_description(folder) for folder in folders]
+    first = descriptions[0]
+    vocabularies_and_directions = [
+        (model.vocabularies, " to ".join(model.languages)) for model in descriptions
+    ]
+    engine_folder.check_fit(folders, vocabularies_and_directions)
     vocabularies = load_vocabularies(folders[0] / layout.VOCABULARY, checksums=first.vocabularies)
     networks: list[Network] = []
-    for folder, description in zip(folders, described, strict=True):
+    for folder, description in zip(folders, descriptions, strict=True):
         networks += _networks(folder, description, len(vocabularies.tgt), options.int8)
     return LoadedModel(
         engine=OnnxEngine(networks),
         vocabularies=vocabularies,
-        limit=reduce(LengthLimit.joined, (model.limit for model in described)),
+        limit=reduce(LengthLimit.joined, (model.limit for model in descriptions)),
         decoding=engine_folder.overridden(first.decoding, options.overrides),
         max_length=first.max_length,
         device="cpu",
-        source=joined(model.source for model in described),
+        source=joined(model.source for model in descriptions),
     )
 
 

@@ -63,24 +63,24 @@ class Lexical(NamedTuple):
         places = []
         ended = list[int]()
         continues = token in self.continuing
-        for number, (phrase, missing, matched) in enumerate(progress.places):
+        for number, (phrase, times_left, length) in enumerate(progress.places):
             if continues and number in progress.ended:  # as in a prefix: it was no word of its own
-                missing += 1
-                matched = phrase.borders[-1]
-            while matched and phrase.tokens[matched] != token:
-                matched = phrase.borders[matched - 1]
-            matched += phrase.tokens[matched] == token
-            if matched == len(phrase.tokens):
-                if missing and phrase.ends_in_letter:
+                times_left += 1
+                length = phrase.borders[-1]
+            while length and phrase.tokens[length] != token:
+                length = phrase.borders[length - 1]
+            length += phrase.tokens[length] == token
+            if length == len(phrase.tokens):
+                if times_left and phrase.ends_in_letter:
                     ended.append(number)
-                missing = max(0, missing - 1)
-                matched = 0
-            places.append((phrase, missing, matched))
+                times_left = max(0, times_left - 1)
+                length = 0
+            places.append((phrase, times_left, length))
         if ended:  # a phrase in the middle of that word is not met there
-            for i, (phrase, missing, matched) in enumerate(places):
-                while matched and phrase.tokens[matched] in self.continuing:
-                    matched = phrase.borders[matched - 1]
-                places[i] = phrase, missing, matched
+            for i, (phrase, times_left, length) in enumerate(places):
+                while length and phrase.tokens[length] in self.continuing:
+                    length = phrase.borders[length - 1]
+                places[i] = phrase, times_left, length
         return PhraseProgress(tuple(places), tuple(ended))
 
     def is_met_by(self, ids: Sequence[int]) -> bool:
@@ -92,12 +92,12 @@ class Lexical(NamedTuple):
 
     def missing(self, progress: PhraseProgress) -> list[tuple[tuple[int, ...], int]]:
         """Return the tokens of the phrases still needed, and how many end the hypothesis."""
-        return [(phrase.tokens, matched) for phrase, count, matched in progress.places if count]
+        return [(phrase.tokens, length) for phrase, count, length in progress.places if count]
 
     def met(self, progress: PhraseProgress) -> int:
         """Return the number of tokens that are met."""
         unmet = sum(count * len(phrase.tokens) for phrase, count, _ in progress.places)
-        longest = max((matched for _, matched in self.missing(progress)), default=0)
+        longest = max((length for _, length in self.missing(progress)), default=0)
         return self.total - unmet + longest
 
     def advancing(self, progress: PhraseProgress) -> dict[int, int]:
@@ -105,7 +105,7 @@ class Lexical(NamedTuple):
 
         Each with the number of tokens at the end of the hypothesis that then belong to the phrase.
         """
-        return dict(sorted((ids[matched], matched + 1) for ids, matched in self.missing(progress)))
+        return dict(sorted((ids[length], length + 1) for ids, length in self.missing(progress)))
 
 
 NO_LEXICAL = Lexical()
@@ -130,9 +130,9 @@ def merge(first: Lexical, second: Lexical) -> Lexical:
     room = MAX_TOKENS
     for phrase in (*first.phrases, *second.phrases):
         key = phrase.tokens, phrase.ends_in_letter
-        missing = (phrase.times - counts[key]) * len(phrase.tokens)
-        if 0 < missing <= room:
-            room -= missing
+        missing_tokens = (phrase.times - counts[key]) * len(phrase.tokens)
+        if 0 < missing_tokens <= room:
+            room -= missing_tokens
             counts[key] = phrase.times
     return lexical_of(counts.elements(), first.continuing | second.continuing)
 
@@ -201,11 +201,11 @@ def check_prefixes(texts: Sequence[str]) -> None:
         check_length(text, f"prefix {number}", MAX_CHARACTERS)
 
 
-def check_length(text: str, place: str, most: int) -> None:
-    """Raise UserError for a text of more than `most` characters."""
-    if len(text) > most:
+def check_length(text: str, place: str, max_length: int) -> None:
+    """Raise UserError for a text of more than `max_length` characters."""
+    if len(text) > max_length:
         count = f"{len(text):,} characters"
-        raise UserError(f"{place}: too long ({count}); use at most {most:,}")
+        raise UserError(f"{place}: too long ({count}); use at most {max_length:,}")
 
 
 class PrefixMaker:
@@ -263,8 +263,8 @@ class PrefixMaker:
         states = []
         for place, byte in is_byte.items():
             ends = range(place + 1, min(len(text), place + self._max_bytes + 1))
-            spelled = {end: self._ids.get(text[place:end]) for end in ends}
-            successors = {i: numbers[end] for end, i in spelled.items() if i is not None}
+            token_at_end = {end: self._ids.get(text[place:end]) for end in ends}
+            successors = {i: numbers[end] for end, i in token_at_end.items() if i is not None}
             if byte:
                 successors[self._bytes[text[place]]] = numbers[place + 1]
             tokens = [*self._starting_with(text[place:]), *successors]

@@ -65,17 +65,17 @@ class NextTokens:
         """Return whether a token remains if these are forbidden."""
         if np.count_nonzero(self.allowed) > len(self.repeated) + len(tokens):
             return True
-        remaining = self.remaining()
-        remaining[np.asarray(tokens, np.int64)] = False
-        return bool(remaining.any())
+        next_allowed = self.remaining()
+        next_allowed[np.asarray(tokens, np.int64)] = False
+        return bool(next_allowed.any())
 
     def remaining(self) -> Array:
         """Return which tokens may follow: [V]."""
-        remaining = self.allowed.copy()
+        next_allowed = self.allowed.copy()
         for tokens in (self.repeated, self.unwanted):
             if len(tokens):
-                remaining[np.asarray(tokens)] = False
-        return remaining
+                next_allowed[np.asarray(tokens)] = False
+        return next_allowed
 
 
 class Rule:
@@ -127,8 +127,8 @@ def keep_room(states: _States, choice: NextTokens) -> None:
         return
 
     def fits(token: int) -> bool:
-        after = [(rule, rule.after(state, token)) for rule, state in waiting]
-        return missing_tokens(after) < choice.room
+        next_states = [(rule, rule.after(state, token)) for rule, state in waiting]
+        return missing_tokens(next_states) < choice.room
 
     if not fits(_OTHER):
         needed = {token for rule, state in waiting for token in rule.needed(state)}
@@ -174,29 +174,36 @@ class KeepTokens(Rule):
 
     def __init__(self, ids: range) -> None:
         self.ids = ids
+        self._all = np.array(ids)
 
     def start(self, sentence: Sentence) -> tuple[Ids, Sentence]:
         return [*sentence.placeholders], sentence
 
     def after(self, state: tuple[Ids, Sentence], token: int) -> tuple[Ids, Sentence]:
-        return [missing for missing in state[0] if missing != token], state[1]
+        missing_names, sentence = state
+        if token not in missing_names:  # as most tokens
+            return state
+        return [name for name in missing_names if name != token], sentence
 
     def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
-        missing, sentence = state
-        choice.forbid([token for token in self.ids if token not in missing])
-        if missing and choice.is_bound:
+        missing_names, sentence = state
+        if missing_names:
+            choice.forbid([token for token in self.ids if token not in missing_names])
+        else:
+            choice.forbid(self._all)
+        if missing_names and choice.is_bound:
             choice.forbid_if_others([EOS_ID])
-        elif missing:
+        elif missing_names:
             choice.forbid([EOS_ID, *sentence.marks])
 
     def missing(self, state: tuple[Ids, Sentence]) -> int:
         """Return the number of tokens that no phrase has."""
-        missing, sentence = state
-        if not missing:
-            return 0
+        missing_names, sentence = state
         phrases = sentence.lexical.phrases
+        if not (missing_names and phrases):
+            return len(missing_names)
         in_phrases = {token for phrase in phrases for token in phrase.tokens}
-        return sum(token not in in_phrases for token in missing)
+        return sum(token not in in_phrases for token in missing_names)
 
     def needed(self, state: tuple[Ids, Sentence]) -> Ids:
         return state[0]
@@ -284,12 +291,12 @@ class RequirePhrases(Rule):
     def mask(self, state: PhraseState, choice: NextTokens) -> None:
         sentence, progress = state
         lexical = sentence.lexical
-        met = lexical.met(progress)
+        met_tokens = lexical.met(progress)
         if choice.is_bound:
-            if met < lexical.total:
+            if met_tokens < lexical.total:
                 choice.forbid_if_others([EOS_ID])
             return
-        if met < lexical.total:
+        if met_tokens < lexical.total:
             choice.forbid([EOS_ID, *sentence.marks])
         if choice.room <= 0:
             return
@@ -297,11 +304,13 @@ class RequirePhrases(Rule):
         advancing = list(phrase_lengths)
         missing_phrases = lexical.missing(progress)
         has_placeholder = any(
-            token in self.kept_ids for ids, matched in missing_phrases for token in ids[:matched]
+            token in self.kept_ids for ids, length in missing_phrases for token in ids[:length]
         )
         if has_placeholder:  # which comes once: the phrase that it belongs to must be completed
             advancing = [
-                token for token in advancing if lexical.met(lexical.after(progress, token)) > met
+                token
+                for token in advancing
+                if lexical.met(lexical.after(progress, token)) > met_tokens
             ]
             choice.allow_only(())
         elif progress.closed:
@@ -311,8 +320,8 @@ class RequirePhrases(Rule):
         choice.exempt(advancing)
         choice.forbid(self._unwanted(advancing, lexical, progress, choice))
         if self.ngram:
-            inside = {token for token in advancing if phrase_lengths[token] >= self.ngram}
-            choice.repeated = [token for token in choice.repeated if token not in inside]
+            tokens_inside = {token for token in advancing if phrase_lengths[token] >= self.ngram}
+            choice.repeated = [token for token in choice.repeated if token not in tokens_inside]
 
     def missing(self, state: PhraseState) -> int:
         sentence, progress = state
@@ -333,8 +342,8 @@ class RequirePhrases(Rule):
         completing = [token for token in advancing if lexical.after(progress, token).closed]
         if not completing:
             return []
-        unwanted = set(np.asarray(choice.unwanted_at_word_end()).tolist())
-        return [token for token in completing if token in unwanted]
+        unwanted_tokens = set(np.asarray(choice.unwanted_at_word_end()).tolist())
+        return [token for token in completing if token in unwanted_tokens]
 
 
 class SlotPhrases(NamedTuple):
@@ -415,7 +424,7 @@ class RuleStates:
         allowed = np.ones(step.values.shape[1], bool)
         allowed[list(self.options.forbidden_ids)] = False
         choices = dict[int, NextTokens]()  # by row
-        remaining = list[Array]()  # [V] of each of these rows
+        next_allowed = list[Array]()  # [V] of each of these rows
         for slot in self._states:
             slot_allowed = allowed.copy()
             slot_allowed[EOS_ID] &= ends[slot] != MAY_NOT_END
@@ -424,13 +433,13 @@ class RuleStates:
             slot_remaining = [choice.remaining() for choice in slot_choices.values()]
             self.dead_ends[slot] = not np.any(slot_remaining)
             choices |= slot_choices
-            remaining += slot_remaining
+            next_allowed += slot_remaining
         rows = [row for row, choice in choices.items() for _ in choice.scaled]
         scaled = None
         if rows:
             tokens = [np.asarray(choice.scaled, np.int64) for choice in choices.values()]
             scaled = np.array(rows), np.concatenate(tokens), self.options.repetition_penalty
-        return Mask(ends, scaled, (np.array([*choices]), ~np.stack(remaining)))
+        return Mask(ends, scaled, (np.array([*choices]), ~np.stack(next_allowed)))
 
     def _choices(self, slot: int, room: int, allowed: Array) -> dict[int, NextTokens]:
         """Return the next tokens of each hypothesis of a slot, by its row."""

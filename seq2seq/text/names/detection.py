@@ -9,6 +9,7 @@ name and for greetings and interjections that begin a sentence, of languages in 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from seq2seq.text.characters import are_capitals
 from seq2seq.text.names.words import SourceWord, any_of, source_words, symbol_positions
 
 _TITLES, _GREETINGS = (
@@ -35,7 +36,7 @@ class NameDetector:
     def names_in(self, line: str) -> list[SourceWord]:
         """Return the names of a line, in order; in capitals, or alone, unseen words are names."""
         words = source_words(line)
-        if line.isupper():
+        if are_capitals(line):
             names = [word for word in words if self._is_unseen(word)]
         else:
             names = [word for word in words if word.capitalised and self._is_name(word)]

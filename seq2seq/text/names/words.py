@@ -8,12 +8,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
+
+from seq2seq.text.characters import are_capitals
 
 # Noncharacters of Unicode, meant for internal use: no text contains them.
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
 _PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
-_BMP = 0x10000
+# But for Chinese and Korean letters, surrogates and private use; up to the end of the BMP.
+_BLOCKS_WITH_MARKS = (range(0x300, 0x3100), range(0xA000, 0xAC00), range(0xFB00, 0x10000))
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 _NO_VOWEL = re.compile("[A-Z]?[b-df-hj-np-tv-xz]{1,4}")  # `Dr`, `St`, `Ltd`, `bzw`
 _POSSESSIVE = re.compile(r"[\u2019']s?$", re.IGNORECASE)
@@ -38,7 +42,7 @@ def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
     words: list[SourceWord] = []
     last_end = 0
-    for match in _patterns()[0].finditer(line):
+    for match in _source_word().finditer(line):
         start = match.start()
         text = _POSSESSIVE.sub("", match[0]) or match[0]
         between = line[last_end:start]
@@ -59,7 +63,7 @@ def is_shortened(word: str) -> bool:
 
 def target_words(line: str) -> Iterator[re.Match[str]]:
     """Yield the words of a target line: letters with their marks."""
-    yield from _patterns()[1].finditer(line)
+    yield from _target_word().finditer(line)
 
 
 @cache
@@ -71,7 +75,7 @@ def script_of(letter: str) -> str:
 
 def is_letter(character: str) -> bool:
     """Return whether a character belongs to words."""
-    return _patterns()[1].fullmatch(character) is not None
+    return _target_word().fullmatch(character) is not None
 
 
 def is_placeholder(character: str) -> bool:
@@ -104,7 +108,7 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
     lower = Counter[str]()
     capitalised = Counter[str]()
     for line in lines:
-        for word in () if line.isupper() else source_words(line):
+        for word in () if are_capitals(line) else source_words(line):
             if word.capitalised:
                 capitalised[word.text] += 1
             else:
@@ -113,12 +117,21 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile those of words of either side; to find all marks takes longer than an import."""
-    codes = map(chr, range(0x300, _BMP))
+def _source_word() -> re.Pattern[str]:
+    return re.compile(rf"{_letters()}(?:[\u2019'-]{_letters()})*")
+
+
+@cache
+def _target_word() -> re.Pattern[str]:
+    return re.compile(_letters())
+
+
+@cache
+def _letters() -> str:
+    """Return the pattern of letters with their marks; to find all marks takes a millisecond."""
+    codes = map(chr, chain.from_iterable(_BLOCKS_WITH_MARKS))
     marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
-    letters = rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+"
-    return re.compile(rf"{letters}(?:[\u2019'-]{letters})*"), re.compile(letters)
+    return rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+"
 
 
 def any_of(strings: Iterable[str]) -> re.Pattern[str]:
