@@ -49,6 +49,7 @@ HINDI = [
         ("The cat is \u0967\u0968 here.", "The cat is 12 here."),
         ("The cat is \uff11\uff12 here\uff0e", "The cat is 12 here."),
         ("\uff34he\u3000cat is here.", "The cat is here."),
+        ("The cat is here\u203c\ufe0f", "The cat is here!!"),  # with a variation selector
         ("The caf\u00e9 is here.", "The caf\u00e9 is here."),  # e has a mark, and is another letter
         ("The x\u0303 is here.", "The x\u0303 is here."),
     ],
