@@ -29,7 +29,9 @@ _QUOTES = re.escape("".join(QUOTES))
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
 # A symbol such as an emoji, or what is invisible: neither a word nor a mark of punctuation.
 _SYMBOL = rf"[^\w\s\x00-\x7f{re.escape(PUNCTUATION)}]"
-_JOINED_TO_MARK = rf"{_SYMBOL} | [{_DASHES}] | \[\d{{1,3}}\]"  # at once after it, before a space
+_JOINED_TO_MARK = (
+    rf"{_SYMBOL} | [{_DASHES}] | [(\[]\d{{1,3}}[)\]]"  # at once after it, before a space
+)
 FRENCH_CLOSING = rf"\s[{FINAL_QUOTES}](?!\w)"  # a closing quotation mark after a space
 # Ends that no space has to follow: of scripts without spaces, and others that no word contains.
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
@@ -106,9 +108,10 @@ def _joined_to_mark() -> re.Pattern[str]:
 
 
 def end_of_symbols(line: str, start: int) -> int:
-    """Return the end of the symbols, dashes and bracketed numbers that begin at a place."""
+    """Return the end of the symbols, dashes and numbers in brackets from a place on to a word."""
     symbols = _joined_to_mark().match(line, start)
-    return start if symbols is None else symbols.end()
+    end = start if symbols is None else symbols.end()
+    return start if line[end : end + 1] in marks_with("") else end
 
 
 def _beyond_ascii(marks: str) -> str:

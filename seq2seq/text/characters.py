@@ -75,13 +75,17 @@ QUOTES = (
 APOSTROPHES = "'\u2019\u02bc\uff07`\u00b4\u05f3"
 OTHER_PUNCTUATION = _BY_CATEGORY["Po"]
 COMMAS = "".join(c for c in OTHER_PUNCTUATION if "COMMA" in unicodedata.name(c).split())
+
+
+def _may_end_label(mark: str) -> bool:
+    name = unicodedata.name(mark, "")
+    is_of_speech = "QUESTION" in name or "EXCLAMATION" in name or "INTERROBANG" in name
+    is_comma = mark in COMMAS and "IDEOGRAPHIC" not in name
+    return not (mark.isascii() or is_of_speech or is_comma)
+
+
 # After the number of an item, in lists of scripts with a full stop or a comma of their own.
-LABEL_MARKS = "".join(
-    mark
-    for mark in (*SENTENCE_TERMINALS, *COMMAS)
-    if unicodedata.name(mark, "").endswith(("FULL STOP", "DANDA", "IDEOGRAPHIC COMMA"))
-    and not mark.isascii()
-)
+LABEL_MARKS = "".join(filter(_may_end_label, SENTENCE_TERMINALS + COMMAS))
 DASHES = _BY_CATEGORY["Pd"] + "\N{MINUS SIGN}"
 SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji

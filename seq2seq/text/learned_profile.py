@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain, islice, takewhile
 
 from seq2seq.text.affixes import is_quotation, split_affixes, split_brackets
-from seq2seq.text.characters import AFTER_MARKS, MARKS
+from seq2seq.text.characters import AFTER_MARKS, MARKS, normalized
 from seq2seq.text.copied_words import copy_habits, share_numbers
 from seq2seq.text.entities import Entities, without_entities
 from seq2seq.text.final_marks import marks_as_typed
@@ -63,11 +63,12 @@ def describe_source(
     """Describe source lines by MAX_LINES of them; fewer than MIN_LINES do not describe a text.
 
     Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
+    Lines are read in NFC, as models are trained on them.
     `copies`: whether the model copies words to the target side, `tgt`.
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
-    text = _TrainingText(lines, tgt, symbols)
+    text = _TrainingText(_in_nfc(lines), _in_nfc(tgt), symbols)
     profile = SourceProfile()
     for learn in (
         _with_tags,
@@ -81,6 +82,10 @@ def describe_source(
     ):
         profile = learn(profile, text)
     return _with_copied_words(profile, text) if copies else profile
+
+
+def _in_nfc(lines: Iterable[str]) -> list[str]:
+    return [line if line.isascii() else normalized(line) for line in lines]
 
 
 class _Side:

@@ -375,7 +375,7 @@ def _ends_sentence(
         return False
     is_label = _item().match(line, boundary.end()) is not None
     begins = bool(boundary["opening"] or boundary["dash"])
-    return begins or is_label or not boundary["next"].isdigit()
+    return begins or is_label or not boundary["next"].isdecimal()
 
 
 def _is_before(boundary: re.Match[str], words: Container[str]) -> bool:
@@ -447,7 +447,7 @@ def _label() -> re.Pattern[str]:
 @cache
 def _item() -> re.Pattern[str]:
     """Return the pattern of the number of an item of a list."""
-    return re.compile(r"\d{1,3}[)\]]\s")
+    return re.compile(r"\d{1,3}(?:[)\]]|\ufe0f?\u20e3)\s")
 
 
 @cache

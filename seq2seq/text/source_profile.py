@@ -288,8 +288,8 @@ class SourceProfile:
         return {_capitals_key(word): word for word in self.capitalised}
 
     def translation_in_capitals(self, text: str) -> str:
-        """Return a translation in capitals, Turkish i with its dot."""
-        if _has_dotted_capital(self.tgt_initials, self.tgt_characters):
+        """Return a translation in capitals, Turkish i with its dot if translations have that."""
+        if self.tgt_initials and _has_dotted_capital(self.tgt_initials, self.tgt_characters):
             text = text.replace("i", "\u0130")
         return text.upper()
 

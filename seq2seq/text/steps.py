@@ -113,7 +113,8 @@ def _without_tag(masked: Masked, tag: str) -> Masked:
 class ReadTypedCharacters(TextStep):
     """Entities and marks typed for others are read as these, before sentences are cut.
 
-    `WriteUsualCharacters` writes entities again that the training text has.
+    The text is read in NFC, as the training text is. `WriteUsualCharacters` writes entities again
+    that the training text has.
     """
 
     notes = (
@@ -123,7 +124,7 @@ class ReadTypedCharacters(TextStep):
 
     def apply(self, line: Line) -> None:
         (part,) = line.parts
-        typed = part.masked.text
+        typed = part.masked.text if part.masked.text.isascii() else normalized(part.masked.text)
         characters = self._profile.without_entities(typed)
         text = self._profile.with_own_marks(characters)
         if characters != typed and self._profile.with_entities(characters) != typed:

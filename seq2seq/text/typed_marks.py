@@ -1,7 +1,7 @@
 """Final marks that are typed for those of a script, which many keyboards lack.
 
 Such as `:` in Armenian, `::` in Amharic, `|` in Hindi and `-` in Urdu. The training text has a
-final mark beyond ASCII; after a word beyond ASCII, another mark is read as that one:
+final mark beyond ASCII; after a word beyond ASCII or a number, another mark is read as that one:
 
 - at the end of a line, if no line of the training text ends in it;
 - within a line that ends in the same mark;
@@ -81,12 +81,12 @@ class _TypedMarks:
 
 @cache
 def _runs() -> re.Pattern[str]:
-    """Return the pattern of a mark, once or several times, after a word beyond ASCII."""
+    """Return the pattern of a mark, once or several times, after a word beyond ASCII or a digit."""
     symbols = "".join(c for c in map(chr, range(0x80)) if unicodedata.category(c) == "Sm")
     marks = re.escape(PUNCTUATION + symbols)
     return re.compile(
         rf"""
-        (?<= [^\x00-\x7f{marks}] )
+        (?<= [^\x00-/:-\x7f{marks}] )  # also a digit
         (?P<space> \s? )
         (?P<run> (?P<mark> [{marks}] ) (?P=mark)* )
         (?= $ | [\s{re.escape("".join(QUOTES))}] | (?P<next> [^\W\d_\x00-\x7f] ) )

@@ -16,6 +16,7 @@ from seq2seq.text.characters import (
     MARKS,
     QUOTES,
     SENTENCE_TERMINALS,
+    is_blank,
     is_spaced,
     is_wide,
 )
@@ -129,7 +130,7 @@ class Writing:
             return character
         if character.isspace() or "WORDSPACE" in unicodedata.name(character, ""):
             return " "
-        if unicodedata.category(character) == "Cf":
+        if unicodedata.category(character) == "Cf" or is_blank(character):
             return ""
         like = self._like(character)
         if like:

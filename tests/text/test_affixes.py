@@ -114,7 +114,7 @@ def test_no_space_follows_a_label_before_letters_that_have_none(label: str) -> N
 
 
 def test_the_numbers_of_a_list_have_the_marks_of_its_script() -> None:
-    for label in ("\u09eb\u0964 ", "5\u0964 ", "\u0665\u06d4 "):
+    for label in ("\u09eb\u0964 ", "5\u0964 ", "\u0665\u06d4 ", "\u1041\u104b ", "\u17e1\u17d4 "):
         text = "\u0995\u09be\u09b2\u09cb\u0964"
         assert split_affixes(label + text) == (label, text, "")
         assert split_sentences(label + text) == [label + text]

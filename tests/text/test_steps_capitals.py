@@ -98,6 +98,8 @@ def test_a_translation_has_the_capitals_of_its_language() -> None:
         (TURKISH, ENGLISH, "it is", "IT IS"),
     ):
         assert describe_source(src, tgt).translation_in_capitals(line) == capitals
+    older_record = replace(describe_source(ENGLISH, TURKISH), tgt_initials="")
+    assert older_record.translation_in_capitals("it is") == "IT IS"
     english = describe_source(ENGLISH, TURKISH)
     assert english.without_capitals("IN THE END IT IS.") == "In the end it is."
     turkish = describe_source(TURKISH, ENGLISH)

@@ -52,7 +52,7 @@ def test_the_mark_that_ends_a_line_is_read_as_that_of_the_script(name: str, type
     profile = profile_of(name)
     for text in (
         *("{0}{1}", "{0} {0}{1} {0} {0}{1}", "{0}{1} ", '"{0}{1}"'),
-        *("{0}{1} \U0001f600", "{0}{1}\U0001f600"),
+        *("{0}{1} \U0001f600", "{0}{1}\U0001f600", "{0} 19{1} {0} 20{1}"),
     ):
         line = text.format(word, typed)
         assert profile.with_own_marks(line) == text.format(word, own)

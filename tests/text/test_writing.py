@@ -1,6 +1,7 @@
 """Characters of another form than a training text has."""
 
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,7 @@ HINDI = [
         ("The cat is \u0967\u0968 here.", "The cat is 12 here."),
         ("The cat is \uff11\uff12 here\uff0e", "The cat is 12 here."),
         ("\uff34he\u3000cat is here.", "The cat is here."),
+        ("The cat is here\u203c\ufe0f", "The cat is here!!"),  # with a variation selector
         ("The caf\u00e9 is here.", "The caf\u00e9 is here."),  # e has a mark, and is another letter
         ("The x\u0303 is here.", "The x\u0303 is here."),
     ],
@@ -79,6 +81,32 @@ def test_a_full_stop_within_quotation_marks_is_a_final_mark() -> None:
     profile = describe_source(chinese, ENGLISH)
     text = "\u201c\u597d{}\u201d\u4ed6\u8bf4\u3002"
     assert profile.ordinary(text.format(".")) == text.format("\u3002")
+
+
+COMPOSED = [
+    "\u304c\u3063\u3053\u3046\u3067\u3059\u3002",  # marks of kana
+    "\u0642\u0631\u0623 \u0627\u0644\u0642\u0631\u0622\u0646.",  # alef with hamza and madda
+    "\u09ac\u09be\u09dc\u09bf \u09b8\u09ae\u09df\u0964",  # letters that NFC writes as two
+    "\u095b\u092e\u0940\u0928 \u092c\u095c\u0940 \u0939\u0948\u0964",
+    "T\u00f4i \u0111i h\u1ecdc \u1edf Vi\u1ec7t Nam.",
+    "\ub098\ub294 \ud559\uad50\uc5d0 \uac14\ub2e4.",
+]
+
+
+@pytest.mark.parametrize("line", COMPOSED)
+@pytest.mark.parametrize("trained", ["NFC", "NFD"])
+@pytest.mark.parametrize("typed", ["NFC", "NFD"])
+def test_composed_and_decomposed_letters_are_the_same(
+    line: str, trained: Literal["NFC", "NFD"], typed: Literal["NFC", "NFD"]
+) -> None:
+    for form in (line, unicodedata.normalize(trained, line)):
+        profile = describe_source([form] * 120, ENGLISH)
+        for written in (line, unicodedata.normalize(typed, line)):
+            prepared = line_of(written)
+            apply(steps_of(StepContext(profile, Characters())), prepared)  # type: ignore[abstract]
+            (part,) = prepared.parts
+            assert part.text == unicodedata.normalize("NFC", line)
+            assert prepared.notes == []
 
 
 def test_ethiopic_word_spaces_are_spaces_where_the_text_has_these() -> None:
