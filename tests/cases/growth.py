@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-ROUNDS = 5
+ROUNDS = 25  # at most, where other work disturbs the shortest time of one of the sizes
 LINEAR = 3.0  # halfway, in octaves, between the ratios of linear and quadratic time: 2 and 4
 
 
