@@ -15,10 +15,12 @@ def form_of(character: str) -> str:
 
 def equal_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Yield runs of equal characters: where they begin in both, and their length."""
-    most = min(len(a), len(b))
-    start = next((n for n in range(most) if a[n] != b[n]), most)
+    shorter_length = min(len(a), len(b))
+    start = next((n for n in range(shorter_length) if a[n] != b[n]), shorter_length)
     yield 0, 0, start
-    end = next((n for n in range(most - start) if a[-1 - n] != b[-1 - n]), most - start)
+    end = next(
+        (n for n in range(shorter_length - start) if a[-1 - n] != b[-1 - n]), shorter_length - start
+    )
     middle = a[start : len(a) - end], b[start : len(b) - end]
     if max(map(len, middle)) <= MAX_COMPARED:
         for run in SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks():

@@ -55,12 +55,14 @@ class SourceDocument:
 
         The root element of HTML is then in the language, if one is given and it names one.
         """
-        remaining = iter(translations)
+        next_translations = iter(translations)
         document = "".join(
-            part if isinstance(part, str) else part.translated(next(remaining), rank, self._escape)
+            part
+            if isinstance(part, str)
+            else part.translated(next(next_translations), rank, self._escape)
             for part in self._parts
         )
-        texts = [translation.n_best[rank].text for translation in remaining]
+        texts = [translation.n_best[rank].text for translation in next_translations]
         return self._attributes.restored(document, texts, language)
 
 
@@ -131,14 +133,14 @@ def _continues(said: str, following: str) -> bool:
 
 
 def _fragments(line: str, is_vtt: bool) -> Iterator[Fragment]:
-    done = 0
+    position = 0
     for match in _TAG.finditer(line):
-        yield _text(line[done : match.start()], is_vtt)
+        yield _text(line[position : match.start()], is_vtt)
         name = match["name"]
         kind = "point" if name is None else "close" if match["end"] else "open"
         yield Fragment(match[0], kind, (name or "").lower())
-        done = match.end()
-    yield _text(line[done:], is_vtt)
+        position = match.end()
+    yield _text(line[position:], is_vtt)
 
 
 def _text(raw: str, has_entities: bool = True) -> Fragment:
@@ -176,17 +178,17 @@ _WHITE = " \t\n\r\f\ufeff"
 
 def _read_html(fragments: Sequence[Fragment]) -> Iterator[str | Segment]:
     """Yield the segments of an HTML document, and what is between them."""
-    within: list[Fragment] = []  # of a block, so far
+    block: list[Fragment] = []  # of a block, so far
     number = 1  # line of the document
     for fragment in fragments:
         if fragment.kind == "block":
-            yield from _segment(within, number)
-            number += sum(part.raw.count("\n") for part in (*within, fragment))
-            within = []
+            yield from _segment(block, number)
+            number += sum(part.raw.count("\n") for part in (*block, fragment))
+            block = []
             yield fragment.raw
         else:
-            within.append(fragment)
-    yield from _segment(within, number)
+            block.append(fragment)
+    yield from _segment(block, number)
 
 
 def _escaping(fragments: Sequence[Fragment]) -> Escape:
@@ -204,24 +206,24 @@ def _escaping(fragments: Sequence[Fragment]) -> Escape:
 
 def _segment(fragments: list[Fragment], number: int) -> Iterator[str | Segment]:
     """Yield what fragments make, without the white space around it."""
-    before = after = ""
+    leading_space = trailing_space = ""
     fragments = [*fragments]
     if fragments and fragments[0].kind == "text":
         content = fragments[0].raw.lstrip(_WHITE)
-        before = fragments[0].raw[: len(fragments[0].raw) - len(content)]
+        leading_space = fragments[0].raw[: len(fragments[0].raw) - len(content)]
         fragments[0] = _text(content)
     if fragments and fragments[-1].kind == "text":
         content = fragments[-1].raw.rstrip(_WHITE)
-        after = fragments[-1].raw[len(content) :]
+        trailing_space = fragments[-1].raw[len(content) :]
         fragments[-1] = _text(content)
-    yield before
-    yield from segments(fragments, number + before.count("\n"))
-    yield after
+    yield leading_space
+    yield from segments(fragments, number + leading_space.count("\n"))
+    yield trailing_space
 
 
 def _html_fragments(text: str, attributes: SetAsideAttributes) -> Iterator[Fragment]:
     """Yield the texts and the markup of a document; together they are the document."""
-    done = depth = start = 0  # depth of elements of one name, from `start`, that are left alone
+    position = depth = start = 0  # depth of elements of one name, from `start`, that are left alone
     opaque = ""
     for match in _MARKUP.finditer(text):
         name = (match["name"] or "").lower()
@@ -231,11 +233,11 @@ def _html_fragments(text: str, attributes: SetAsideAttributes) -> Iterator[Fragm
             depth += 0 if name != opaque or is_empty else -1 if is_end else 1
             if not depth:
                 yield Fragment(text[start : match.end()], "block" if name == "pre" else "point")
-            done = match.end()
+            position = match.end()
             continue
-        if done < match.start():
-            yield _text(text[done : match.start()])
-        done = match.end()
+        if position < match.start():
+            yield _text(text[position : match.start()])
+        position = match.end()
         is_opaque = name in _OPAQUE or bool(name and _UNTRANSLATED.search(match["rest"]))
         if is_opaque and not is_end and not is_empty:
             start = match.start()
@@ -252,5 +254,5 @@ def _html_fragments(text: str, attributes: SetAsideAttributes) -> Iterator[Fragm
             yield Fragment(tag, "close" if is_end else "open", name)
     if depth:
         yield Fragment(text[start:], "block")
-    elif done < len(text):
-        yield _text(text[done:])
+    elif position < len(text):
+        yield _text(text[position:])

@@ -62,13 +62,13 @@ class Entities:
         for line in lines:
             if "&" in line:
                 counts.update(set(_ENTITY.findall(line)))
-        usual = dict[str, str]()  # by character, the most frequent one
+        entity_of = dict[str, str]()  # by character, the most frequent one
         for entity, count in counts.most_common():
             character = character_of(entity)
-            if character and count > least and character not in usual:
+            if character and count > least and character not in entity_of:
                 others = sum(character in _ENTITY.sub("", line) for line in lines)
-                usual.update({character: entity} if count > others else {})
-        return cls(sorted(usual.values()))
+                entity_of.update({character: entity} if count > others else {})
+        return cls(sorted(entity_of.values()))
 
     def read(self, text: str) -> str:
         """Return a text with characters in the place of entities, but for markup that is escaped.

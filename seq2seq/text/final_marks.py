@@ -37,8 +37,8 @@ def split_ending(text: str, own_marks: str = "") -> Ending:
     last = text[end - 1 : end]
     is_own = last != "" and last in own_marks
     is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in SIGNS
-    before = text[:end].rstrip(last) if is_own else text[: end - 1]
-    start = len(before.rstrip()) if is_own or is_mark else end
+    text_before = text[:end].rstrip(last) if is_own else text[: end - 1]
+    start = len(text_before.rstrip()) if is_own or is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
 
 

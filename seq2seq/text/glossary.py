@@ -58,12 +58,12 @@ class Glossary:
 
     def read_as(self, written: Callable[[str], str]) -> Self:
         """Return a copy that finds a source phrase also as `written` returns it."""
-        copied = copy(self)
-        further = {_joined(written(key)): target for key, target in self._targets.items()}
-        further.pop("", None)
-        copied._targets = {**further, **self._targets}
-        copied._lengths = _lengths(copied._targets)
-        return copied
+        glossary = copy(self)
+        targets = {_joined(written(key)): target for key, target in self._targets.items()}
+        targets.pop("", None)
+        glossary._targets = {**targets, **self._targets}
+        glossary._lengths = _lengths(glossary._targets)
+        return glossary
 
     def terms(self) -> Iterator[tuple[str, str]]:
         """Yield the source phrases and the target phrases that translate them."""

@@ -52,8 +52,8 @@ class SetAsideAttributes:
         if not self._is_possible or name in _SHEETS or "=" not in tag:
             return tag
         parts = [tag[: 1 + len(name)]]
-        copied = len(parts[0])
-        for attribute in _ATTRIBUTE.finditer(tag, copied):
+        position = len(parts[0])
+        for attribute in _ATTRIBUTE.finditer(tag, position):
             value = attribute["value"]
             if value is None:
                 continue
@@ -62,9 +62,12 @@ class SetAsideAttributes:
             is_text = attribute["name"].lower() in TRANSLATED
             text = " ".join(unescape(value.strip("\"'")).split()) if is_text else ""
             if is_language or has_letters(text):
-                parts += [tag[copied:start], self._mark(AttributeValue(value, text, place + start))]
-                copied = end
-        return "".join([*parts, tag[copied:]])
+                parts += [
+                    tag[position:start],
+                    self._mark(AttributeValue(value, text, place + start)),
+                ]
+                position = end
+        return "".join([*parts, tag[position:]])
 
     def _mark(self, value: AttributeValue) -> str:
         """Return the mark of a value, which has its line ends."""
@@ -75,9 +78,9 @@ class SetAsideAttributes:
 
     def restored(self, document: str, texts: Sequence[str], language: str) -> str:
         """Return a document with the translated texts, and a language if one is given."""
-        remaining = iter(texts)
+        next_texts = iter(texts)
         written = [
-            value.written(next(remaining) if value.text else language)
+            value.written(next(next_texts) if value.text else language)
             if value.text or language
             else value.raw
             for value in self._values

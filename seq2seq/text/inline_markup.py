@@ -266,12 +266,12 @@ class _Area:
     def text(self) -> str:
         """Return this part of the translation with the markup in the node."""
         parts = list[str]()
-        done = self._start
+        position = self._start
         links = self._links
         for first, last, _, text in sorted(map(self._place, count(), self._parent.children)):
-            parts += [links.escape(links.target[done:first]), text]
-            done = max(done, last)
-        return "".join([*parts, links.escape(links.target[done : self._end])])
+            parts += [links.escape(links.target[position:first]), text]
+            position = max(position, last)
+        return "".join([*parts, links.escape(links.target[position : self._end])])
 
     def _place(self, order: int, node: Node) -> _Placing:
         """Return where a child is placed."""
@@ -287,20 +287,20 @@ class _Area:
     def _gains(self, start: int, end: int) -> Gains:
         """Return for each word how much more it attends to characters than to the other ones."""
         parent = self._parent
-        chosen = slice(self._first, self._last)
-        total = self._links.within(parent.start, parent.end)[chosen]
-        return 2 * self._links.within(start, end)[chosen] - total
+        own_words = slice(self._first, self._last)
+        total = self._links.within(parent.start, parent.end)[own_words]
+        return 2 * self._links.within(start, end)[own_words] - total
 
     def _break(self, order: int, node: Node) -> _Placing:
         """Replace a space, after the last break, and before as many words as breaks are to come."""
         self._breaks -= 1
         least = self._broken + 1
-        most = len(self._words) - 1 - self._breaks
-        if least > most:
+        last_place = len(self._words) - 1 - self._breaks
+        if least > last_place:
             return self._end, self._end, order, node.raw
-        self._broken = least + int(self._sums(node.start)[least : most + 1].argmax())
-        before, after = self._words[self._broken - 1 : self._broken + 1]
-        return before.stop, after.start, order, node.raw
+        self._broken = least + int(self._sums(node.start)[least : last_place + 1].argmax())
+        word_before, word_after = self._words[self._broken - 1 : self._broken + 1]
+        return word_before.stop, word_after.start, order, node.raw
 
     def _sums(self, place: int) -> Gains:
         """Return by how much words attend to what is before a place, after each number of them."""
@@ -321,9 +321,9 @@ class _Area:
             return self._start
         if node.start >= self._parent.end:
             return self._end
-        before = self._links.source[: node.start]
-        if not before[-1].isspace():
-            gains = self._gains(before.rfind(" ") + 1, node.start)
+        source_before = self._links.source[: node.start]
+        if not source_before[-1].isspace():
+            gains = self._gains(source_before.rfind(" ") + 1, node.start)
             last_of_best = len(gains) - 1 - int(gains[::-1].argmax())
             return self._words[last_of_best].stop
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)

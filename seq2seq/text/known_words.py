@@ -59,9 +59,9 @@ def _is_spaced(letter: str) -> bool:
 
 def _joined_lines(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines in lower case, some hundreds in a text, which is faster than one by one."""
-    remaining = iter(lines)
-    while together := list(islice(remaining, _LINES_TOGETHER)):
-        yield "\n".join(together).casefold()
+    line_iterator = iter(lines)
+    while block := list(islice(line_iterator, _LINES_TOGETHER)):
+        yield "\n".join(block).casefold()
 
 
 def frequent_words(lines: Iterable[str]) -> list[str]:
@@ -70,13 +70,13 @@ def frequent_words(lines: Iterable[str]) -> list[str]:
     for text in _joined_lines(lines):
         runs.update(_runs_of_letters(text))
     counts = Counter({run: count for run, count in runs.items() if _is_word(run)})
-    remaining = FREQUENT * counts.total()
+    runs_left = FREQUENT * counts.total()
     frequent = list[str]()
     for word, count in counts.most_common(MAX_FREQUENT):
-        if remaining <= 0:
+        if runs_left <= 0:
             break
         frequent.append(word)
-        remaining -= count
+        runs_left -= count
     return frequent
 
 

@@ -111,10 +111,10 @@ def words_after_ordinals(lines: Iterable[str], counts: Mapping[str, int]) -> lis
 
     `counts` are those of `count_words`.
     """
-    after = _counts(_AFTER_ORDINAL, filter(_has_inner_stop, lines))
+    words_after = _counts(_AFTER_ORDINAL, filter(_has_inner_stop, lines))
     often = [
         word
-        for word, count in after.most_common(_MAX_ABBREVIATIONS)
+        for word, count in words_after.most_common(_MAX_ABBREVIATIONS)
         if count >= max(_MIN_COUNT, _ORDINAL_SHARE * counts.get(word, 0))
     ]
     return sorted(often)
@@ -135,9 +135,9 @@ def _has_ordinals(
     """Return whether numbers are followed by a full stop far more often than other words are."""
     count = dotted[NUMBER]
     others = dotted.total() - count - sum(dotted[word] for word in abbreviations)
-    usual = others / max(1, words.total() - words[NUMBER])
+    usual_share = others / max(1, words.total() - words[NUMBER])
     share = count / max(1, words[NUMBER])
-    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual))
+    least = min(_ORDINAL_SHARE, max(_LEAST_ORDINALS, _ORDINAL_RATIO * usual_share))
     return count >= _MIN_COUNT and share >= least
 
 
@@ -149,12 +149,12 @@ def usual_marks(src_endings: Sequence[str], tgt_endings: Sequence[str]) -> list[
     counts = Counter(src_endings)
     if not src_endings or counts[""] > UNMARKED * len(src_endings):
         return []
-    ((usual, _),) = counts.most_common(1)
+    ((usual_mark, _),) = counts.most_common(1)
     translated = Counter(
         translation.strip()
         for mark, translation in zip(src_endings, tgt_endings, strict=True)
-        if mark == usual
+        if mark == usual_mark
     )
     least = COMMON * translated.total()
     replacing = [mark for mark, count in translated.most_common() if mark and count > least]
-    return [usual, *(mark for mark in replacing if mark != usual.strip())]
+    return [usual_mark, *(mark for mark in replacing if mark != usual_mark.strip())]

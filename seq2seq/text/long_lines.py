@@ -77,8 +77,8 @@ def _split_word(word: str, tokenizer: Tokenizer, max_length: int) -> Iterator[st
         )
 
     cuts = tokenizer.cuts(word)
-    start = done = 0
-    while done < len(cuts):
-        done += max(1, reached(start, cuts[done : done + 8 * max_length]))
-        yield word[start : cuts[done - 1]]
-        start = cuts[done - 1]
+    start = cut_number = 0
+    while cut_number < len(cuts):
+        cut_number += max(1, reached(start, cuts[cut_number : cut_number + 8 * max_length]))
+        yield word[start : cuts[cut_number - 1]]
+        start = cuts[cut_number - 1]

@@ -87,8 +87,8 @@ class MarkSpacing(NamedTuple):
         """Return the space before a mark as the text has it, for the one that is written there."""
         if mark in self.joined:
             return ""
-        usual = next((marked[:-1] for marked in self.apart if marked[-1] == mark), "")
-        return space or usual
+        usual_space = next((marked[:-1] for marked in self.apart if marked[-1] == mark), "")
+        return space or usual_space
 
 
 def usual_spaces(spaces: Mapping[str, Counter[str]], least: float) -> tuple[Sequence[str], str]:
@@ -105,8 +105,8 @@ def usual_spaces(spaces: Mapping[str, Counter[str]], least: float) -> tuple[Sequ
         if joined_count > enough:
             joined += mark
         elif counts.total() - joined_count > enough:
-            usual = max(filter(None, counts), key=lambda space: (counts[space], space))
-            apart.append(usual + mark)
+            usual_space = max(filter(None, counts), key=lambda space: (counts[space], space))
+            apart.append(usual_space + mark)
     return apart, joined
 
 
@@ -172,8 +172,8 @@ def _marks_after_words(text: str, abbreviations: Collection[str]) -> Iterator[re
 
 
 def _follows_entity(text: str, place: int) -> bool:
-    before = text[max(0, place - 12) : place]
-    return "&" in before and _ENTITY.search(before) is not None
+    text_before = text[max(0, place - 12) : place]
+    return "&" in text_before and _ENTITY.search(text_before) is not None
 
 
 def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
@@ -184,13 +184,13 @@ def _belongs_before(match: re.Match[str], words: Words | None) -> bool:
     """
     mark = match["mark"]
     word = match["word"]
-    before = match.string[max(0, match.start() - MAX_ADDRESS) : match.start()]
-    if not is_spaced(word[0]) or not is_spaced(before[-1]):
+    text_before = match.string[max(0, match.start() - MAX_ADDRESS) : match.start()]
+    if not is_spaced(word[0]) or not is_spaced(text_before[-1]):
         return False
     if match["space"]:
         return mark in COMMAS or begins_sentence(mark, word, words)
-    is_in_address = not _ADDRESS_SIGNS.isdisjoint(before.rpartition(" ")[2] + word)
-    return mark in COMMAS and not before[-1].isdigit() and not is_in_address
+    is_in_address = not _ADDRESS_SIGNS.isdisjoint(text_before.rpartition(" ")[2] + word)
+    return mark in COMMAS and not text_before[-1].isdigit() and not is_in_address
 
 
 def _is_apart_from_words(text: str, match: re.Match[str]) -> bool:

@@ -46,15 +46,15 @@ class QuoteSpacing(NamedTuple):
         for match, is_opening in _quotations(text):
             if match[0] not in known:
                 continue
-            before = text[end : match.start()]
+            text_before = text[end : match.start()]
             end = match.end()
             if is_opening:
                 inner = _space_at(text, end)
-                pieces += before, match[0], own_marks.space_before(match[0], inner)
+                pieces += text_before, match[0], own_marks.space_before(match[0], inner)
                 end += len(inner)
             else:
-                inner = _space_at(before, -1)
-                pieces += before.rstrip(), own_marks.space_before(match[0], inner), match[0]
+                inner = _space_at(text_before, -1)
+                pieces += text_before.rstrip(), own_marks.space_before(match[0], inner), match[0]
                 if following := _FOLLOWING.match(text, end):
                     pieces += marks.space_before(following[2], following[1]), following[2]
                     end = following.end()

@@ -68,7 +68,7 @@ class QuotesAndDashes(NamedTuple):
             for match, place in _places(line):
                 counts[place][match[0]] += 1
         total = counts["opening"] + counts["inner"] + counts["closing"]
-        usual = {
+        own_marks = {
             place: "".join(
                 mark
                 for mark, times in count.most_common()
@@ -76,7 +76,7 @@ class QuotesAndDashes(NamedTuple):
             )
             for place, count in counts.items()
         }
-        return cls(**usual)
+        return cls(**own_marks)
 
     def written(self, text: str) -> str:
         """Return a text with each mark that the training text hardly has as that text writes it."""

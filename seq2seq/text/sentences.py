@@ -321,15 +321,15 @@ def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words 
     is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
     if not (is_before_capital and len(word) > 1 and all(map(is_lower, word))):
         return False
-    before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
-    after = line[end : end + MAX_ADDRESS].partition(" ")[0]
-    return not set(before + after[:-1]) & set("./\\@_:")
+    text_before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
+    text_after = line[end : end + MAX_ADDRESS].partition(" ")[0]
+    return not set(text_before + text_after[:-1]) & set("./\\@_:")
 
 
 def _stops_before(line: str, end: int) -> int:
     """Return how many full stops are before a place, as in an ellipsis."""
-    before = line[max(0, end - MAX_ADDRESS) : end]
-    return len(before) - len(before.rstrip("."))
+    text_before = line[max(0, end - MAX_ADDRESS) : end]
+    return len(text_before) - len(text_before.rstrip("."))
 
 
 def begins_sentence(mark: str, word: str, words: Words | None) -> bool:
@@ -407,10 +407,10 @@ def _has_stops(word: str) -> bool:
 
 
 def _word_before(text: str, end: int) -> str:
-    before = text[max(0, end - _MAX_ABBREVIATION) : end]
-    if before == "" or before[-1].isspace():
+    text_before = text[max(0, end - _MAX_ABBREVIATION) : end]
+    if text_before == "" or text_before[-1].isspace():
         return ""
-    word = before.rsplit(maxsplit=1)[-1]
+    word = text_before.rsplit(maxsplit=1)[-1]
     return word if word.isalnum() else _before_word().split(word)[-1]
 
 

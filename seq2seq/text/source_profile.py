@@ -108,9 +108,9 @@ class SourceProfile:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
         for entry in fields(self):
             value = getattr(self, entry.name)
-            usual = list if entry.default is MISSING else type(entry.default)
+            expected_type = list if entry.default is MISSING else type(entry.default)
             is_text = not isinstance(value, list) or all(isinstance(text, str) for text in value)
-            if type(value) is not usual or not is_text:
+            if type(value) is not expected_type or not is_text:
                 raise ValueError(f"the source profile: {entry.name}")
         if self.sentences < 1 or (self.tagged and not self.tags):
             raise ValueError("the source profile")
@@ -170,14 +170,18 @@ class SourceProfile:
         """Read final marks in a row as one, unless translations have them all."""
         first = body[-1:]
         marks = takewhile(lambda mark: mark.isspace() or self._is_final_mark(mark), tail)
-        further = "".join(marks).rstrip()
-        if not further or not self.tgt_characters or all(map(self._tgt_writing.knows, further)):
+        more_marks = "".join(marks).rstrip()
+        if (
+            not more_marks
+            or not self.tgt_characters
+            or all(map(self._tgt_writing.knows, more_marks))
+        ):
             return body, tail
-        is_question = "question" in map(kind_of_mark, further)
+        is_question = "question" in map(kind_of_mark, more_marks)
         if is_question and kind_of_mark(first) in ("exclamation", "statement"):
-            question = next(mark for mark in further if kind_of_mark(mark) == "question")
+            question = next(mark for mark in more_marks if kind_of_mark(mark) == "question")
             body = body[:-1] + question
-        return body, tail[len(further) :]
+        return body, tail[len(more_marks) :]
 
     def _is_final_mark(self, character: str) -> bool:
         return kind_of_mark(character) != "" or character in self.marks

@@ -263,12 +263,12 @@ class MaskNames(TextStep):
         count = sum(map(len, targets.values())) + len(glossary.targets(masked.text))
         if len(glossary.targets(masked.written)) != count:
             return Masked(masked.written, {})
-        spelled = {
+        spellings = {
             mark: self._names.spelling(name, glossary.targets)
             for mark, name in masked.names.items()
             if targets[name]
         }
-        return masked._replace(given={**given, **spelled})
+        return masked._replace(given={**given, **spellings})
 
 
 def without_forbidden(
@@ -282,8 +282,8 @@ def without_forbidden(
     }
     if not words:
         return masked
-    remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
-    return Masked(Masked(masked.text, words).written, remaining, masked.given)
+    other_names = {mark: name for mark, name in masked.names.items() if mark not in words}
+    return Masked(Masked(masked.text, words).written, other_names, masked.given)
 
 
 class ReadCapitals(TextStep):
@@ -338,10 +338,10 @@ class CutLong(TextStep):
 
     def _fits(self, part: Part) -> bool:
         """Return whether a part has no more tokens, with the final mark that it may get."""
-        most = self._context.max_length
-        if self._length(part.text) + self._mark <= most:
+        max_length = self._context.max_length
+        if self._length(part.text) + self._mark <= max_length:
             return True
-        return self._length(self._profile.with_final_mark(part.text, part.tag)) <= most
+        return self._length(self._profile.with_final_mark(part.text, part.tag)) <= max_length
 
     @cached_property
     def _mark(self) -> int:
@@ -360,26 +360,26 @@ class CopyParts(TextStep):
         if line.is_constrained:
             return
         parts = list[Part]()
-        head = before = ""
+        head = written_before = ""
         for part in line.parts:
             text = part.masked.text.strip()
-            copied = f"{part.head}{text}{part.tail}"
+            copied_text = f"{part.head}{text}{part.tail}"
             if not self._is_copied(text, parts):
                 part.head = f"{head}{part.head}"
-                part.written = f"{before}{part.written}"
-                head = before = ""
+                part.written = f"{written_before}{part.written}"
+                head = written_before = ""
                 parts.append(part)
             elif parts:
                 last = parts[-1]
-                last.tail += space_after(last.masked.text + last.tail) + copied
+                last.tail += space_after(last.masked.text + last.tail) + copied_text
                 last.written += space_after(last.written) + part.written
             else:
-                head += copied + space_after(copied)
-                before += part.written + space_after(part.written)
+                head += copied_text + space_after(copied_text)
+                written_before += part.written + space_after(part.written)
         line.parts = parts or line.parts
 
-    def _is_copied(self, text: str, earlier: Sequence[Part]) -> bool:
-        is_tail = bool(earlier) and not self._profile.tails and not has_letters(text)
+    def _is_copied(self, text: str, earlier_parts: Sequence[Part]) -> bool:
+        is_tail = bool(earlier_parts) and not self._profile.tails and not has_letters(text)
         return is_tail or self._profile.copies(text)
 
 

@@ -80,26 +80,28 @@ def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
 
 def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
     """Yield line n of both files together; raise UserError if their numbers of lines differ."""
-    named = [(str(path), iter_lines(path)) for path in (src, tgt)]
+    named_lines = [(str(path), iter_lines(path)) for path in (src, tgt)]
     rule = "line n of one must translate line n of the other"
-    yield from in_step(named, rule)
+    yield from in_step(named_lines, rule)
 
 
 def in_step(
-    named: Sequence[tuple[str, Iterator[Any]]],
+    named_lines: Sequence[tuple[str, Iterator[Any]]],
     rule: str = "line n of one must belong to line n of the other",
 ) -> Iterator[tuple[Any, ...]]:
     """Yield line n of all texts together, given by name.
 
     Raises UserError with `rule` as soon as one of them ends before another.
     """
-    iterators = [lines for _, lines in named]
+    iterators = [lines for _, lines in named_lines]
     for number, row in enumerate(zip_longest(*iterators)):
         if None in row:
             counts = [_count_from(number, *text) for text in zip(row, iterators, strict=True)]
             different = next(n for n, count in enumerate(counts) if count != counts[0])
             noun = "line" if counts[0] == "1" else "lines"
-            reason = f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has"
+            reason = (
+                f"{named_lines[0][0]} has {counts[0]} {noun} but {named_lines[different][0]} has"
+            )
             raise UserError(f"{reason} {counts[different]}: {rule}")
         yield row
 

@@ -157,8 +157,8 @@ class Writing:
             return "."
         if is_wide(character) and "MIDDLE DOT" in unicodedata.name(character, ""):
             return "\N{BULLET}"
-        usual = unicodedata.normalize("NFKC", character)
-        return usual if form in ("<wide>", "<narrow>") else character
+        usual_form = unicodedata.normalize("NFKC", character)
+        return usual_form if form in ("<wide>", "<narrow>") else character
 
     def _like(self, character: str) -> str:
         """Return the characters of the same kind that the text has, or ""."""
@@ -252,11 +252,11 @@ def _without_inner_spaces(text: str) -> str:
     if text.isascii():  # as most lines are
         return text
     words = text.split(" ")
-    joined = words[0]
+    text_so_far = words[0]
     for word in words[1:]:
-        is_outer = _has_spaces(joined[-1:]) or _has_spaces(word[:1])
-        joined += f" {word}" if is_outer else word
-    return joined
+        is_outer = _has_spaces(text_so_far[-1:]) or _has_spaces(word[:1])
+        text_so_far += f" {word}" if is_outer else word
+    return text_so_far
 
 
 @lru_cache(1 << 12)

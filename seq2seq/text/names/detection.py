@@ -66,10 +66,10 @@ def _addresses(line: str, words: Sequence[SourceWord]) -> set[int]:
     starts = set[int]()
     for word, following in zip(words, [*words[1:], None], strict=True):
         text = word.text.capitalize()
-        after = line[word.end : following.start if following else None].strip()
-        is_before_name = following is not None and following.capitalised and after in ("", ".")
-        if (text in _TITLES and (is_before_name or (word.initial and after[:1] in (",", "!")))) or (
-            text in _GREETINGS and word.initial
-        ):
+        text_after = line[word.end : following.start if following else None].strip()
+        is_before_name = following is not None and following.capitalised and text_after in ("", ".")
+        if (
+            text in _TITLES and (is_before_name or (word.initial and text_after[:1] in (",", "!")))
+        ) or (text in _GREETINGS and word.initial):
             starts.add(word.start)
     return starts

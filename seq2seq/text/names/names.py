@@ -109,11 +109,11 @@ class Names:
         initials = _INITIALS.search(text, 0, word.start)
         if initials is None or not initials[0].isupper():
             return word
-        first, *further = [letter for letter in initials[0] if letter.isalpha()]
+        first, *rest = [letter for letter in initials[0] if letter.isalpha()]
         lower = self.content["lower"]
         capitalised = self.content["capitalised"]
         count = max(lower.get(first.lower(), 0), capitalised.get(first, 0))
-        if not further and initials.start() and count >= FREQUENT:
+        if not rest and initials.start() and count >= FREQUENT:
             return word
         return word._replace(start=initials.start())
 
@@ -187,18 +187,20 @@ class Names:
         return tgt
 
     def _located(
-        self, src: str, tgt: str, run: Sequence[SourceWord], taken: Sequence[Span]
+        self, src: str, tgt: str, run: Sequence[SourceWord], taken_spans: Sequence[Span]
     ) -> list[tuple[Span, Span]]:
         """Return the places of a run of names on both sides: together, or those found alone."""
         span = (run[0].start, run[-1].end)
-        if (place := self._find(tgt, src[slice(*span)], taken)) is not None:
+        if (place := self._find(tgt, src[slice(*span)], taken_spans)) is not None:
             return [(span, place)]
         places: list[tuple[Span, Span]] = []
         for word in run if len(run) > 1 else ():
-            places += self._located(src, tgt, [word], [*taken, *(place for _, place in places)])
+            places += self._located(
+                src, tgt, [word], [*taken_spans, *(place for _, place in places)]
+            )
         return places
 
-    def _find(self, tgt: str, name: str, taken: Sequence[Span]) -> Span | None:
+    def _find(self, tgt: str, name: str, taken_spans: Sequence[Span]) -> Span | None:
         """Return the first place of a name's spelling on the target side that is not taken."""
         for spelling in dict.fromkeys((self.spelling(name), name)):
             for match in re.finditer(re.escape(spelling), tgt):
@@ -207,7 +209,7 @@ class Names:
                 if not is_end:  # but perhaps that of a stem
                     is_end = starts_unit(tgt[end]) and ends_stem(units_of(tgt[:end][-2:])[-1])
                 is_start = not start or not is_letter(tgt[start - 1])
-                is_free = (start, end) not in taken
+                is_free = (start, end) not in taken_spans
                 is_name = start not in symbol_positions(self._symbol, tgt)
                 if is_start and is_end and is_free and is_name:
                     return start, end
@@ -238,14 +240,14 @@ class Names:
         the ending that the translation gave it.
         """
         for mark in name_words.placeholders_in(text):
-            before, _, after = text.partition(mark)
-            end = _ending(after)
-            space = " " if before and is_letter(before[-1]) else ""
+            text_before, _, text_after = text.partition(mark)
+            end = _ending(text_after)
+            space = " " if text_before and is_letter(text_before[-1]) else ""
             name = masked.names[mark]
             spelling = masked.given.get(mark) or self.spelling(name)
             words = () if mark in masked.given else name.split(" ")
             written = "" if all(self.spell_word(word)[1] for word in words) else f" ({name})"
-            text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
+            text = f"{text_before}{space}{spelling}{text_after[:end]}{written}{text_after[end:]}"
         return text
 
     def spellings(self, masked: Masked) -> dict[str, str]:

@@ -138,12 +138,12 @@ def _short_turns() -> Iterator[None]:
     The event loop lets others run at each of the ten system calls of a connection, and has to wait
     for 5 ms after each while two of them compute.
     """
-    usual = sys.getswitchinterval()
+    switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(_TURN)
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(switch_interval)
 
 
 class _Server(uvicorn.Server):
@@ -168,11 +168,11 @@ class _Server(uvicorn.Server):
             if is_ignored or not is_main:
                 yield
                 return
-            before = signal.signal(signal.SIGHUP, self.handle_exit)
+            handler = signal.signal(signal.SIGHUP, self.handle_exit)
             try:
                 yield
             finally:
-                signal.signal(signal.SIGHUP, before)
+                signal.signal(signal.SIGHUP, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Stop accepting requests; a second Ctrl-C stops at once."""
@@ -194,10 +194,10 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; raises UserError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_CONNECTIONS + _OTHER_FILES
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    max_files = MAX_CONNECTIONS + _OTHER_FILES
+    max_files = max_files if hard == resource.RLIM_INFINITY else min(max_files, hard)
+    if soft != resource.RLIM_INFINITY and soft < max_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, hard))
     try:
         return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
     except OSError as error:

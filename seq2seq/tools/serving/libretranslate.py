@@ -70,11 +70,11 @@ class Language(BaseModel):
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["LibreTranslate"])
-    described = requests.described_body("/translate", TranslateText, *_FORMS)
+    body = requests.described_body("/translate", TranslateText, *_FORMS)
     detecting = requests.described_body("/detect", DetectText, *_FORMS)
 
     @routes.post(
-        "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=described
+        "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=body
     )
     async def translate(request: Request) -> Response:
         """Translate texts line by line."""

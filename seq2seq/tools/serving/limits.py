@@ -42,16 +42,16 @@ class Client:
 
     def spend(self, characters: float) -> None:
         """Count the characters of a request; raise HTTPException 429 if too few are left."""
-        most = self.characters_per_minute
-        if not most:
+        max_characters = self.characters_per_minute
+        if not max_characters:
             return
         now = time.monotonic()
-        per_second = most / 60
-        self.left = min(most, self.left + per_second * (now - self.since))
+        per_second = max_characters / 60
+        self.left = min(max_characters, self.left + per_second * (now - self.since))
         self.since = now
-        needed = min(characters, most)
+        needed = min(characters, max_characters)
         if self.left < needed:
             wait = math.ceil((needed - self.left) / per_second)
-            text = f"{most:,} characters per minute are used; try again in {wait} s"
+            text = f"{max_characters:,} characters per minute are used; try again in {wait} s"
             raise HTTPException(429, text, {"Retry-After": str(wait)})
         self.left -= characters  # may be below 0: the next request then waits for longer

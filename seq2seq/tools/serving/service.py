@@ -62,16 +62,16 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         """
         src = None if src == AUTO else src
         codes = (("from", src), ("to", tgt))
-        named = " ".join(f"{word} {code}" for word, code in codes if code is not None)
+        languages = " ".join(f"{word} {code}" for word, code in codes if code is not None)
         distances = {pair: (_distance(src, pair.src), _distance(tgt, pair.tgt)) for pair in self}
         least = min((max(pair), sum(pair)) for pair in distances.values())
         if least[0] == len(_CODE_FORMS):
-            raise UserError(f"source, target: no model translates {named}; there is {self}")
+            raise UserError(f"source, target: no model translates {languages}; there is {self}")
         fitting = [key for key, pair in distances.items() if (max(pair), sum(pair)) == least]
-        if len(fitting) > 1 and src is None and named and text:
+        if len(fitting) > 1 and src is None and languages and text:
             sources = self.detected(text)
             fitting = [pair for pair in fitting if pair.src in sources] or fitting
-        if len(fitting) > 1 and named:
+        if len(fitting) > 1 and languages:
             several = ", ".join(map(str, fitting))
             remedy = "name both languages" if None in (src, tgt) else "use the codes of one of them"
             raise UserError(f"source, target: {several} fit; {remedy}")
@@ -92,8 +92,8 @@ class LanguagePairs(dict[LanguagePair, Translator]):
                 if not (known and scripts) or scripts & known:
                     counts[code] = max(counts.get(code, 1), 1 + count)
         total = sum(counts.values()) + 1
-        ordered = sorted(counts, key=counts.__getitem__, reverse=True)
-        return {code: counts[code] / total for code in ordered}
+        sorted_codes = sorted(counts, key=counts.__getitem__, reverse=True)
+        return {code: counts[code] / total for code in sorted_codes}
 
     def detected(self, text: str) -> list[str]:
         """Return the codes of the languages that a text may have, by the script of its letters."""
@@ -280,11 +280,11 @@ class Service:
 
     async def receive(self, request: Request, take: Callable[[bytes], Awaitable[None]]) -> None:
         """Pass a body on as it arrives; raises HTTPException if it is too large or too slow."""
-        most = self.limits.body_bytes
-        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
+        max_bytes = self.limits.body_bytes
+        too_large = HTTPException(413, f"the body is larger than {max_bytes:,} bytes; send less")
         length = request.headers.get("content-length", "0")
         received = 0
-        if length.isdigit() and int(length) > most:
+        if length.isdigit() and int(length) > max_bytes:
             raise too_large
         arrival = asyncio.timeout(self.limits.seconds)
         self._arriving.add(arrival)
@@ -292,7 +292,7 @@ class Service:
             async with arrival:
                 async for part in request.stream():
                     received += len(part)
-                    if received > most:
+                    if received > max_bytes:
                         raise too_large
                     await take(part)
         except TimeoutError:

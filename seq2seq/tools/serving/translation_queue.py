@@ -262,8 +262,8 @@ class TranslationQueue:
         waiting_lines: Counter[Hashable] = Counter()
         for request in self._requests:
             waiting_lines[request.client] += len(request.lines)
-        largest, most = next(iter(waiting_lines.most_common(1)), (client, 0))
-        if largest == client or waiting_lines[client] + lines >= most:
+        largest, most_lines = next(iter(waiting_lines.most_common(1)), (client, 0))
+        if largest == client or waiting_lines[client] + lines >= most_lines:
             return None
         from_last = reversed(self._requests)
         return next(request for request in from_last if request.client == largest)
@@ -312,14 +312,14 @@ class TranslationQueue:
         first = min(self._requests, key=lambda request: self._used[request.client])
         search = first.search
         batch: _Batch = {request: [] for request in self._requests if request.search == search}
-        ordered = sorted(batch, key=lambda request: self._used[request.client])
+        by_use = sorted(batch, key=lambda request: self._used[request.client])
         is_contested = len({request.client for request in self._requests}) > 1
         room = _Room(search.weight, is_contested)
         share = max(REQUEST_LINES, BATCH_LINES // len(batch))
-        for most in (share, BATCH_LINES):  # a share for everyone, then what fits
-            for request in ordered:
+        for max_lines in (share, BATCH_LINES):  # a share for everyone, then what fits
+            for request in by_use:
                 lines = batch[request]
-                while request.lines and len(lines) < most:
+                while request.lines and len(lines) < max_lines:
                     cost = request.lines[0].cost
                     if not room.has(request.client, cost):
                         break
