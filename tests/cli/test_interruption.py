@@ -73,16 +73,16 @@ def test_one_interrupt_while_it_loads_is_no_second_one() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of Unix")
 @pytest.mark.parametrize("name", ["torch", "onnxruntime"])
 def test_the_first_interrupt_ends_an_import_that_ignores_it(name: str, tmp_path: Path) -> None:
-    library = (
-        "import time\n"
-        "message = 'imports\\n'\n"
-        "while True:\n"
-        "    try:\n"
-        "        print(end=message, flush=True)\n"
-        "        message = ''\n"
-        "        time.sleep(0.1)\n"
-        "    except KeyboardInterrupt:\n"
-        "        pass\n"
+    library = (  # waits in C for a mutex that it holds itself
+        "import ctypes\n"
+        "lock = ctypes.CDLL(None).pthread_mutex_lock\n"
+        "mutex = ctypes.create_string_buffer(128)\n"
+        "lock(mutex)\n"
+        "try:\n"
+        "    print('imports', flush=True)\n"
+        "    lock(mutex)\n"
+        "except KeyboardInterrupt:\n"
+        "    lock(mutex)\n"
     )
     (tmp_path / f"{name}.py").write_text(library, encoding="utf-8")
     code = (
