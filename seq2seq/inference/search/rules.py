@@ -442,16 +442,29 @@ class RuleStates:
         return Mask(ends, scaled, (np.array([*choices]), ~np.stack(next_allowed)))
 
     def _choices(self, slot: int, room: int, allowed: Array) -> dict[int, NextTokens]:
-        """Return the next tokens of each hypothesis of a slot, by its row."""
+        """Return the next tokens of each hypothesis of a slot, by its row.
+
+        Hypotheses with the same states have the same choice, as all without names or phrases do.
+        """
         choices = {}
+        by_states = dict[tuple[int, ...], NextTokens]()
         for k, states in enumerate(self._states[slot]):
-            if states is not None:
-                choice = NextTokens(room, allowed.copy())
-                for rule, state in states:
-                    rule.mask(state, choice)
-                keep_room(states, choice)
-                choices[slot * self.options.beam_size + k] = choice
+            if states is None:
+                continue
+            key = tuple(id(state) for _, state in states)
+            if key not in by_states:
+                by_states[key] = _choice(states, room, allowed.copy())
+            choices[slot * self.options.beam_size + k] = by_states[key]
         return choices
+
+
+def _choice(states: _States, room: int, allowed: Array) -> NextTokens:
+    """Return the next tokens of a hypothesis with these states."""
+    choice = NextTokens(room, allowed)
+    for rule, state in states:
+        rule.mask(state, choice)
+    keep_room(states, choice)
+    return choice
 
 
 def _phrase_state(states: _States | None) -> PhraseState | None:
