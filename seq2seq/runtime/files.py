@@ -1,4 +1,7 @@
-"""Atomic writes, after a crash with the old or the new content, paths, and strict JSON."""
+"""Atomic writes, after a crash with the old or the new content, paths, and strict JSON.
+
+What a full disk means for a run, and the remedy, is said by `writing` in runs/layout.py.
+"""
 
 import errno
 import fcntl

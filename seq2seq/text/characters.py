@@ -1,4 +1,7 @@
-"""Characters: visible ones, letters of words, marks, and the form in which text is compared."""
+"""Characters: visible ones, letters of words, marks, and the form in which text is compared.
+
+What is done with lines, such as those in capitals, are the steps of steps.py.
+"""
 
 import re
 import unicodedata

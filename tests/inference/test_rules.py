@@ -24,6 +24,7 @@ from seq2seq.inference.search.lexical import (
     PrefixState,
     lexical_of,
 )
+from seq2seq.inference.search.rules import NextTokens
 from seq2seq.inference.search.sentences import make_sentence
 
 SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
@@ -302,3 +303,15 @@ def test_three_rules_leave_the_intersection_of_their_sets(names: Sequence[str]) 
 @pytest.mark.parametrize("names", [*combinations(SETS, 4)], ids=" and ".join)
 def test_four_rules_leave_the_intersection_of_their_sets(names: Sequence[str]) -> None:
     check_intersection(names, [1, 2, 3, 5], seed=0)
+
+
+def test_what_would_complete_a_forbidden_word_is_no_other_token() -> None:
+    allowed = np.zeros(8, bool)
+    allowed[[EOS_ID, 5]] = True
+    choice = NextTokens(4, allowed)
+    choice.unwanted = [5]
+    choice.forbid_if_others([EOS_ID])
+    assert choice.allowed_of(range(8)) == [EOS_ID, 5]
+    choice.unwanted = []
+    choice.forbid_if_others([EOS_ID])
+    assert choice.allowed_of(range(8)) == [5]

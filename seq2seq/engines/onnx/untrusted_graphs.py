@@ -83,8 +83,10 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int, max_lengt
 def _check_model(model: ModelProto) -> None:
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     is_known = opsets.items() <= _OPSETS.items() and len(opsets) == len(model.opset_import)
-    if model.functions or model.training_info or not is_known:
-        raise GraphError("has functions or operators of another domain")
+    if not is_known:
+        raise GraphError("has operators of another domain or version than those of an export")
+    if model.functions or model.training_info:
+        raise GraphError("has functions, or information for training")
     check_number_of_operators(model.graph)
     for depth, graph in enumerate(_with_bodies(model.graph)):
         if graph.sparse_initializer:

@@ -63,7 +63,8 @@ class NextTokens:
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
-        if np.count_nonzero(self.allowed) > len(self.repeated) + len(tokens):
+        forbidden = len(self.repeated) + len(self.unwanted) + len(tokens)  # at most
+        if np.count_nonzero(self.allowed) > forbidden:
             return True
         next_allowed = self.remaining()
         next_allowed[np.asarray(tokens, np.int64)] = False
@@ -136,7 +137,11 @@ def keep_room(states: _States, choice: NextTokens) -> None:
 
 
 def rules_of(options: SearchOptions) -> list[Rule]:
-    """Return the rules of a search in order of application."""
+    """Return the rules of a search in order of application.
+
+    A prefix comes first, as others yield to it; phrases last, as they exempt tokens from the rules
+    before them, but not from forbidden words and n-grams.
+    """
     rules: list[Rule] = [KeepPrefix()]
     if options.kept_ids:
         rules.append(KeepTokens(options.kept_ids))
@@ -444,7 +449,8 @@ class RuleStates:
     def _choices(self, slot: int, room: int, allowed: Array) -> dict[int, NextTokens]:
         """Return the next tokens of each hypothesis of a slot, by its row.
 
-        Hypotheses with the same states have the same choice, as all without names or phrases do.
+        Hypotheses that share their states, as those without names or phrases do, have one choice:
+        a rule returns the very state that it was given where a token changes nothing.
         """
         choices = {}
         by_states = dict[tuple[int, ...], NextTokens]()

@@ -1,4 +1,7 @@
-"""Time of a distillation: an epoch is measured by training steps, and each step follows from it."""
+"""Time of a distillation: an epoch is measured by training steps, and each step follows from it.
+
+Whether students pay is decided by scores, in best_model.py.
+"""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence

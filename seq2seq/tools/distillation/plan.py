@@ -67,7 +67,7 @@ class Outline(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """Steps of a distillation; whether the second part pays is decided after the first."""
+    """Steps of a distillation; after the first part `best_model.pays` decides about the second."""
 
     teachers: tuple[Step, ...]
     students: tuple[Step, ...]

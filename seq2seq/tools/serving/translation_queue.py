@@ -269,7 +269,11 @@ class TranslationQueue:
         return next(request for request in from_last if request.client == largest)
 
     def _enter(self, client: Hashable) -> None:
-        """Let a client that did not wait be the next one, unless it has used much before."""
+        """Let a client that did not wait be the next one, unless it has used much before.
+
+        It gets CLIENT_CHARACTERS of credit before the one that has used least. Accounts of absent
+        clients at or below that are forgotten: they would get as much if they came again.
+        """
         queued = {request.client for request in self._requests}
         if client in queued:
             return

@@ -127,6 +127,7 @@ def test_check_warns_of_an_existing_run_in_the_folder(
     result = call("check", small_corpus, "--device", "cpu")
     assert result.code == 0
     assert any("holds a run" in line and "--overwrite" in line for line in result.lines)
+    assert result.lines[-1].endswith("accepts this config with --resume or --overwrite.")
     assert listing(tmp_path / "run") == listing_before
 
 

@@ -104,7 +104,8 @@ def _parts(
     yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
     count = counted(warnings, "warning") if warnings else "No warnings"
-    verdict = f"{count}; `seq2seq train` accepts this config."
+    ways = f" with {_ways_to_train()}" if holds_run(config.run_dir) else ""
+    verdict = f"{count}; `seq2seq train` accepts this config{ways}."
     yield ReportPart(verdict, "warnings", warnings)
 
 
@@ -131,9 +132,13 @@ def _comparisons(texts: Mapping[str, ParallelText]) -> list[SplitComparison]:
 def _run_dir_findings(run_dir: Path) -> Iterator[Finding]:
     """Warn of a run folder that holds a run already."""
     if holds_run(run_dir):
-        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
-        problem = f"run_dir: {run_dir} holds a run. Pass {ways}, or set another run_dir."
-        yield Finding("run_dir", True, problem)
+        ways = f"Pass {_ways_to_train()} to `train`, or set another run_dir."
+        yield Finding("run_dir", True, f"run_dir: {run_dir} holds a run. {ways}")
+
+
+def _ways_to_train() -> str:
+    """Return the options with which `train` takes a folder that holds a run."""
+    return f"{argument('resume', True)} or {argument('overwrite', True)}"
 
 
 def _session(
