@@ -51,7 +51,7 @@ class QuoteSpacing(NamedTuple):
             if is_opening:
                 inner = _space_at(text, end)
                 pieces += text_before, match[0], own_marks.space_before(match[0], inner)
-                end += len(inner)
+                end = _end_of_spaces(text, end)
             else:
                 inner = _space_at(text_before, -1)
                 pieces += text_before.rstrip(), own_marks.space_before(match[0], inner), match[0]
@@ -65,6 +65,12 @@ def _space_at(text: str, place: int) -> str:
     """Return the character at a place if it is a space, "" otherwise or if there is none."""
     character = text[place:][:1]
     return character if character.isspace() else ""
+
+
+def _end_of_spaces(text: str, place: int) -> int:
+    while text[place : place + 1].isspace():
+        place += 1
+    return place
 
 
 def _quotations(line: str) -> Iterator[tuple[re.Match[str], bool]]:

@@ -2,7 +2,7 @@
 
 import pytest
 from cases.growth import LINEAR, growth
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seq2seq.text.entities import Entities, character_of, without_entities
@@ -125,6 +125,7 @@ def test_a_line_in_capitals_may_have_entities() -> None:
 PIECES = ["&", ";", "&quot;", '"', "a", " ", "#", "3", "4", "lt", "amp"]
 
 
+@example("&quot;  &&quot;")
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_what_is_read_is_read_again_as_it_is(text: str) -> None:
     for profile in PROFILES:
