@@ -23,6 +23,7 @@ from seq2seq.text.final_marks import USUAL_ENDINGS, marks_as_typed
 from seq2seq.text.line_properties import has_letters
 from seq2seq.text.names.words import is_placeholder
 from seq2seq.text.sentences import (
+    LIST_NUMBER,
     MAX_NUMBER_LABEL,
     ends_in_abbreviation,
     is_number_label,
@@ -30,10 +31,10 @@ from seq2seq.text.sentences import (
 )
 
 _HEAD = re.compile(
-    r"""\s*
-    (?: [(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]  # 1.  1.2)  [3]
+    rf"""\s*
+    (?: [(\[]?{LIST_NUMBER}[.)\]]         # 1.  1.2)  [3]
     |   [(\[]?[^\W\d_][)\]]                # a)
-    |   [(\[]?[ivxIVX]{2,5}[.)\]]          # iv.
+    |   [(\[]?[ivxIVX]{{2,5}}[.)\]]        # iv.
     |   (?P<letter>[^\W\d_])\.             # a.
     |   [^\W\d_]:                          # Q:
     |   [\#@]\w+                           # #tag

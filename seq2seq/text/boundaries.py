@@ -48,7 +48,9 @@ def boundaries(line: str, further_marks: str) -> Iterator[re.Match[str]]:
     """Yield the places where a sentence may end, from left to right; each begins with a mark.
 
     One has one of three groups: `end`, marks before white space; `unspaced`, marks that no word
-    contains, with any character after them; `joined`, a mark between two words.
+    contains, with any character after them; `joined`, a mark between two words. With `end` come
+    `closing`, what closes the sentence; `apart`, a straight quotation mark between spaces; `dash`
+    and `opening`, what the next sentence begins with; and `next`, the first character of its words.
     """
     marks = marks_with(further_marks)
     pattern = _boundary(further_marks)

@@ -26,6 +26,8 @@ from seq2seq.text.known_words import words_of
 from seq2seq.text.names.words import is_shortened
 
 MAX_NUMBER_LABEL = 8  # characters
+LIST_NUMBER = r"\d{1,4}(?:\.\d{1,3})*"  # 1 or 1.2, in a pattern of labels
+_ADDRESS_SIGNS = frozenset("./\\@_:")
 _CLOSING = re.escape(CLOSING)
 _OPENING_MARKS = frozenset(OPENING) - frozenset(QUOTES)  # that close nothing at once after a mark
 _PARTNERED = frozenset((*PARTNERS, *PARTNERS.values()))
@@ -136,7 +138,7 @@ class _EmbeddedText:
 
 
 def _embedded_brackets(line: str) -> Iterator[range]:
-    """Yield, in order, the text in brackets or quotation marks after which a sentence continues.
+    """Return, in order, the text in brackets or quotation marks after which a sentence continues.
 
     As in \u300cA\u3002B\u3002\u300d\u3068\u8a00\u3063\u305f: a letter of a script without spaces, a
     comma, or a letter in lower case follows.
@@ -316,14 +318,25 @@ def _joins_sentences(line: str, boundary: re.Match[str], end: int, words: Words 
             return not may_shorten or is_wide(line[end])
         if not may_shorten and _is_uncased(line[start - 1]) and _is_uncased(line[end]):
             return True
-    word = line[max(0, start - 2) : start]
-    following = line[end + 1 : end + 2]
-    is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
-    if not (is_before_capital and len(word) > 1 and all(map(is_lower, word))):
-        return False
+    return _is_before_capital(line, start, end) and not _is_in_address(line, start, end)
+
+
+def _is_before_capital(line: str, start: int, end: int) -> bool:
+    """Return whether a word in lower case ends at `start`, and one with a capital begins at `end`.
+
+    One in capitals, as in an abbreviation, does not count.
+    """
+    last_letters = line[max(0, start - 2) : start]
+    second_letter = line[end + 1 : end + 2]
+    begins = line[end].isupper() and (is_lower(second_letter) or second_letter.isspace())
+    return begins and len(last_letters) > 1 and all(map(is_lower, last_letters))
+
+
+def _is_in_address(line: str, start: int, end: int) -> bool:
+    """Return whether what is joined at a mark is an address: it has further signs of one."""
     text_before = line[max(0, start - MAX_ADDRESS) : start].rpartition(" ")[2]
     text_after = line[end : end + MAX_ADDRESS].partition(" ")[0]
-    return not set(text_before + text_after[:-1]) & set("./\\@_:")
+    return not _ADDRESS_SIGNS.isdisjoint(text_before + text_after[:-1])
 
 
 def _stops_before(line: str, end: int) -> int:
@@ -428,11 +441,14 @@ def is_number_label(text: str) -> bool:
 
 @cache
 def _number_label() -> re.Pattern[str]:
-    """Return the pattern of a number in a label, or of a letter that is no ideograph."""
+    """Return the pattern of a label: a number, a letter that is no ideograph, or iv."""
     return re.compile(
         rf"""\s*(?:
-            [(\[]?(?:\d{{1,4}}(?:\.\d{{1,3}})*|[^\W\d_\u3400-\u9fff]|[ivxIVX]{{2,5}})[.)\]]
-            |\d{{1,4}}[{LABEL_MARKS}]
+            [(\[]?
+            (?: {LIST_NUMBER} | [^\W\d_\u3400-\u9fff] | [ivxIVX]{{2,5}} )
+            [.)\]]
+        |
+            \d{{1,4}}[{LABEL_MARKS}]
         )""",
         re.VERBOSE,
     )

@@ -99,12 +99,13 @@ def _parts(
     for split, reference, common in comparisons:
         everything += findings.overlap_findings(splits[split], splits[reference], common)
     everything += forecast.cost_findings(config.training, cost)
-    everything += _run_dir_findings(config.run_dir)
+    run_dir_findings = list(_run_dir_findings(config.run_dir))
+    everything += run_dir_findings
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
     count = counted(warnings, "warning") if warnings else "No warnings"
-    ways = f" with {_ways_to_train()}" if holds_run(config.run_dir) else ""
+    ways = f" with {_ways_to_train()}" if run_dir_findings else ""
     verdict = f"{count}; `seq2seq train` accepts this config{ways}."
     yield ReportPart(verdict, "warnings", warnings)
 
